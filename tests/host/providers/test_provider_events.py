@@ -6,6 +6,7 @@ import math
 
 import msgspec
 import pytest
+
 from greenroom import providers as p
 
 EVENTS: list[p.ProviderEvent] = [
@@ -76,7 +77,7 @@ def test_bytes_that_are_no_utf8_are_replaced() -> None:
 
 @pytest.mark.parametrize("line", [b"", b"{", b"nope", b"[" * 200_000])
 def test_what_is_no_json_is_a_value_error(line: bytes) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"."):
         p.decode_wire(line)
 
 

@@ -59,6 +59,10 @@ from ._events import (
     decode_event,
     encode_event,
 )
+from ._partial import (
+    PartialObject,
+    complete_fields,
+)
 from ._wire import (
     decode_wire,
     replace_surrogates,
@@ -75,6 +79,7 @@ __all__ = [
     "MessageDone",
     "Mode",
     "Notice",
+    "PartialObject",
     "PermissionAction",
     "PermissionAllow",
     "PermissionDeny",
@@ -115,6 +120,7 @@ __all__ = [
     "WebFetchDetail",
     "WebResult",
     "WriteDetail",
+    "complete_fields",
     "decode_event",
     "decode_wire",
     "encode_event",

@@ -102,8 +102,9 @@ class MessageDone(_TurnEvent, frozen=True, tag="message_done"):
 class _ToolEvent(_TurnEvent, frozen=True, kw_only=True):
     """Base of the tool events. `name` is the provider's name; the name of an MCP tool is `mcp__<server>__<tool>`.
 
-    `input` and `output` are what normalisation reads, `raw` is the message as it came, `detail` is what the provider
-    made of it (absent: the driver asks the normalisation hook). `error` is present exactly when `status` is failed.
+    `output` is what the model was given. `raw` is the structured result, where the provider has one: normalisation
+    reads `input` and `raw`, or `output` if there is no `raw`. `detail` is what the translator itself knows better
+    (absent: the driver asks the normalisation hook). `error` is present exactly when `status` is failed.
     """
 
     call_id: str
