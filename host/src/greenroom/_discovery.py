@@ -1,0 +1,223 @@
+"""Find the plugins that there are, from metadata and settings alone.
+
+Nothing here imports a plugin, so what it lists can be denied, disabled or uninstalled
+however broken it is. Everything that is found is a `Candidate`; one that cannot be used
+says so in `problem`, and never stops the others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from importlib_metadata import Distribution
+
+from greenroom._metadata import GROUP, declared_entry_points, distributions, editable_root, folder_of
+
+Origin = Literal["entry-point", "module", "file", "folder"]
+
+# The host's own keys of `[plugins]`; `[plugins.<short name>]` belongs to a plugin.
+RESERVED: Final = frozenset({"load", "allow", "deny", "strict", "import-timeout"})
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TARGET: Final = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*)(:(?P<attr>[^\W\d]\w*(\.[^\W\d]\w*)*))?")
+_REINSTALL: Final = "reinstall it, so that its metadata is written again: pip install -e {root}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A plugin that could be loaded, as far as metadata and settings tell.
+
+    Attributes:
+        id: `distribution:name`, or `local:name` for one that no distribution brought.
+        name: the short name, as its author wrote it.
+        distribution, version: where an entry point comes from; None for the other origins.
+        origin: how it was found.
+        target: `module` or `module:attr`; for a file or folder `path` or `path:attr`.
+        location: the folder of the distribution, the project folder of an editable install, or the file.
+        editable: the distribution is an editable install.
+        shadowed_by: what stands before it and is used instead, or None.
+        problem: why it cannot be loaded, or None.
+        hint: what to do about the problem, or what else is worth knowing.
+    """
+
+    id: str
+    name: str
+    distribution: str | None = None
+    version: str | None = None
+    origin: Origin
+    target: str
+    location: Path | None = None
+    editable: bool = False
+    shadowed_by: str | None = None
+    problem: str | None = None
+    hint: str | None = None
+
+    @property
+    def shadowed(self) -> bool:
+        """Whether another one is used instead."""
+        return self.shadowed_by is not None
+
+
+def normalize(name: str) -> str:
+    """Return a name in the form in which names are compared; an id keeps its colon.
+
+    The rule of the packaging specification for names of distributions. Written out, because
+    importing `packaging.utils` takes as long as looking at 500 distributions.
+    """
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
+def discover(load: Iterable[tuple[str, Path]] = (), *, path: list[str] | None = None) -> list[Candidate]:
+    """List the installed plugins and those that the settings name.
+
+    Args:
+        load: entries of `[plugins] load`, each with the folder that its relative path starts from.
+        path: where to look for distributions; default `sys.path`.
+
+    Returns:
+        Installed ones ordered by id, a shadowed one behind what shadows it; then the entries of
+        `load` in their order. The first distribution of a name is the one that imports find.
+    """
+    once = set(_installed(path))  # a folder may stand on the path twice
+    found = sorted(once, key=lambda c: (normalize(c.id), c.shadowed, str(c.location), c.target))
+    used: dict[str, str] = {c.target: c.id for c in reversed(found) if not c.shadowed}
+    for entry, base in load:
+        candidate = _local(entry, base)
+        owner = used.setdefault(candidate.target, candidate.id)
+        if owner != candidate.id or any(c.target == candidate.target and c.id == candidate.id for c in found):
+            candidate = replace(candidate, shadowed_by=f"{owner}, which has the same target")
+        found.append(candidate)
+    return found
+
+
+def _installed(path: list[str] | None) -> Iterator[Candidate]:
+    for dist in distributions(path):
+        try:
+            yield from _plugins_of(dist, path)
+        except Exception as error:  # noqa: BLE001 - metadata is foreign input; one broken file must not hide the others
+            name = _name_of_broken(dist)
+            yield Candidate(
+                id=name,
+                name=name,
+                distribution=name,
+                origin="entry-point",
+                target="",
+                location=Path(folder_of(dist)),
+                problem=f"the metadata of {name} cannot be read: {type(error).__name__}: {error}",
+                hint=f"reinstall or uninstall {name}",
+            )
+
+
+def _plugins_of(dist: Distribution, path: list[str] | None) -> Iterator[Candidate]:
+    text = dist.read_text("entry_points.txt") or ""
+    root = editable_root(dist)
+    declared = declared_entry_points(root) if root is not None else None
+    if f"[{GROUP}]" not in text.replace(" ", "") and not declared:
+        return  # the usual case; reading METADATA of every distribution would cost most of the scan
+    shadowed_by = _shadowed_by(dist, path)
+    if shadowed_by == "":
+        return
+    name = dist.metadata["Name"]
+    entries = [(e.name, e.value.partition("[")[0].replace(" ", "")) for e in dist.entry_points if e.group == GROUP]
+    installed = dict(entries)
+    entries += [(short, target) for short, target in (declared or {}).items() if short not in installed]
+    for short, target in entries:
+        candidate = Candidate(
+            id=f"{normalize(name)}:{short}",
+            name=short,
+            distribution=name,
+            version=dist.version,
+            origin="entry-point",
+            target=target,
+            location=root or Path(folder_of(dist)),
+            editable=root is not None,
+            shadowed_by=shadowed_by,
+        )
+        if root is not None:
+            candidate = _check_editable(candidate, root, declared, installed)
+        yield _check(candidate, repeated=[entry for entry, _ in entries].count(short) > 1)
+
+
+def _shadowed_by(dist: Distribution, path: list[str] | None) -> str | None:
+    """Say what imports find before `dist`: None for nothing, '' for the very same thing."""
+    first = next(distributions(path, name=dist.metadata["Name"]), dist)
+    here, there = folder_of(dist), folder_of(first)
+    if here == there and first.read_text("METADATA") == dist.read_text("METADATA"):
+        return None
+    if first.version == dist.version and first.read_text("entry_points.txt") == dist.read_text("entry_points.txt"):
+        return ""  # one installation seen twice, as a build folder beside an editable install
+    return f"{first.metadata['Name']} {first.version} in {there}"
+
+
+def _check_editable(
+    candidate: Candidate, root: Path, declared: dict[str, str] | None, installed: dict[str, str]
+) -> Candidate:
+    hint = _REINSTALL.format(root=root)
+    if not root.is_dir():
+        problem = f"it is an editable install and its folder is gone: {root}"
+        return replace(candidate, problem=problem, hint=f"install it again, or: pip uninstall {candidate.distribution}")
+    if candidate.name not in installed:
+        problem = f"pyproject.toml declares the entry point {candidate.name!r}, but the installed metadata does not"
+        return replace(candidate, problem=problem, hint=hint)
+    if declared is None or declared.get(candidate.name, "").replace(" ", "") == candidate.target:
+        return candidate
+    now = declared.get(candidate.name)
+    change = f"says {now!r} now" if now else "no longer has it"
+    return replace(candidate, hint=f"the entry point is {candidate.target!r}, but pyproject.toml {change}: {hint}")
+
+
+def _check(candidate: Candidate, *, repeated: bool = False) -> Candidate:
+    """Add the problem of a name or a target that cannot be used, unless there is one already."""
+    if candidate.problem is not None:
+        return candidate
+    name, whose = candidate.name, candidate.distribution or candidate.target
+    if not _NAME.fullmatch(name):
+        problem, hint = f"{name!r} cannot be the name of a plugin", "use letters, digits, '-', '_' and '.'"
+    elif normalize(name) in RESERVED:
+        problem = f"{name!r} is a key of the host in [plugins]"
+        hint = f"its author has to rename the entry point in {whose}" if candidate.distribution else "rename it"
+    elif repeated:
+        problem, hint = f"{whose} declares the entry point {name!r} twice", "its author has to rename one of them"
+    elif candidate.origin in {"entry-point", "module"} and not _TARGET.fullmatch(candidate.target):
+        problem, hint = f"{candidate.target!r} names no object", "write it as package.module or package.module:object"
+    else:
+        return candidate
+    return replace(candidate, problem=problem, hint=hint)
+
+
+def _local(entry: str, base: Path) -> Candidate:
+    """Read one entry of `load`: a path if it looks like one, else `module` or `module:attr`."""
+    if not (
+        entry.startswith((".", "~", "/")) or "/" in entry or os.sep in entry or entry.partition(":")[0].endswith(".py")
+    ):
+        name = re.split(r"[.:]", entry)[-1]
+        return _check(Candidate(id=f"local:{name}", name=name, origin="module", target=entry.replace(" ", "")))
+    text, attr = entry, ""
+    head, colon, tail = entry.rpartition(":")
+    if colon and len(head) > 1 and re.fullmatch(r"[^\W\d][\w.]*", tail):
+        text, attr = head, f":{tail}"
+    path = (base / Path(text).expanduser()).resolve()  # resolved: two ways to one file are one plugin
+    origin: Origin = "file" if path.suffix == ".py" else "folder"
+    name = path.stem if origin == "file" else path.name
+    candidate = Candidate(id=f"local:{name}", name=name, origin=origin, target=f"{path}{attr}", location=path)
+    correct = f"correct {entry!r} in [plugins] load"
+    if not path.exists():
+        return replace(candidate, problem=f"there is no such {origin}: {path}", hint=correct)
+    if path.is_file() != (origin == "file"):
+        return replace(candidate, problem=f"not a {origin}: {path}", hint=correct)
+    if origin == "folder" and not (path / "__init__.py").is_file():
+        hint = f"install a project folder instead: pip install -e {path}"
+        return replace(candidate, problem=f"a folder of code needs an __init__.py: {path}", hint=hint)
+    return _check(candidate)
+
+
+def _name_of_broken(dist: Distribution) -> str:
+    try:
+        return str(dist.metadata["Name"])
+    except Exception:  # noqa: BLE001 - whatever makes it unreadable is already being reported
+        return "unreadable in " + (folder_of(dist) or "an unknown place")

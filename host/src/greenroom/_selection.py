@@ -1,0 +1,142 @@
+"""Decide which of the plugins that were found may load: allow, deny, no-plugins, name clashes."""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from greenroom._discovery import Candidate, normalize
+
+NO_PLUGINS: Final = "GREENROOM_NO_PLUGINS"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What `select` decided.
+
+    Attributes:
+        chosen: to be loaded; those with a `problem` are to be shown as failed.
+        blocked: not to be loaded, each with who said so.
+        shadowed: another distribution or entry stands in front of them.
+        warnings: names in the lists that match nothing.
+    """
+
+    chosen: tuple[Candidate, ...]
+    blocked: tuple[tuple[Candidate, str], ...]
+    shadowed: tuple[Candidate, ...]
+    warnings: tuple[str, ...]
+
+
+def parse_no_plugins(value: str | None) -> bool | frozenset[str]:
+    """Read `GREENROOM_NO_PLUGINS` or `--no-plugins`: a switch, or names separated by commas."""
+    text = (value or "").strip()
+    if text.lower() in {"", "0", "false", "no", "off"}:
+        return False
+    if text.lower() in {"1", "true", "yes", "on"}:
+        return True
+    return frozenset(part.strip() for part in text.split(",") if part.strip())
+
+
+def matches(candidate: Candidate, name: str) -> bool:
+    """Whether a person who writes `name` may mean this one: its id, short name or distribution."""
+    known = {normalize(candidate.id), normalize(candidate.name)}
+    if candidate.distribution is not None:
+        known.add(normalize(candidate.distribution))
+    return normalize(name) in known
+
+
+def find(candidates: Iterable[Candidate], name: str) -> list[Candidate]:
+    """Return those that `name` may mean; a full id means that one only."""
+    return [c for c in candidates if matches(c, name)]
+
+
+def select(
+    candidates: Sequence[Candidate],
+    *,
+    allow: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    no_plugins: bool | frozenset[str] = False,
+) -> Selection:
+    """Apply the lists before anything is imported.
+
+    Names in the lists may be ids, short names or names of distributions. An empty `allow`
+    allows all; `deny` wins over `allow`. Two of the remaining plugins with the same short
+    name both get a problem that names the other and the way out.
+    """
+    chosen: list[Candidate] = []
+    blocked: list[tuple[Candidate, str]] = []
+    for candidate in candidates:
+        reason = None if candidate.shadowed else _reason(candidate, allow=allow, deny=deny, no_plugins=no_plugins)
+        if reason is not None:
+            blocked.append((candidate, reason))
+        elif not candidate.shadowed:
+            chosen.append(candidate)
+    lists = {
+        "allow": allow,
+        "deny": deny,
+        "no-plugins": sorted(no_plugins) if isinstance(no_plugins, frozenset) else (),
+    }
+    warnings = [_unknown(name, key, candidates) for key, names in lists.items() for name in names]
+    return Selection(
+        chosen=tuple(_with_conflicts(chosen)),
+        blocked=tuple(blocked),
+        shadowed=tuple(c for c in candidates if c.shadowed),
+        warnings=tuple(filter(None, warnings)),
+    )
+
+
+def _reason(
+    candidate: Candidate, *, allow: Sequence[str], deny: Sequence[str], no_plugins: bool | frozenset[str]
+) -> str | None:
+    if no_plugins is True:
+        return f"all plugins are off ({NO_PLUGINS} or --no-plugins)"
+    if no_plugins and any(matches(candidate, name) for name in no_plugins):
+        return "switched off for this run (--no-plugins)"
+    if any(matches(candidate, name) for name in deny):
+        return "denied by [plugins] deny"
+    if allow and not any(matches(candidate, name) for name in allow):
+        return "not in [plugins] allow"
+    return None
+
+
+def _with_conflicts(chosen: list[Candidate]) -> list[Candidate]:
+    by_name: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in chosen:
+        if candidate.problem is None:  # one that cannot load takes no name
+            by_name[normalize(candidate.name)].append(candidate)
+    result = []
+    for candidate in chosen:
+        others = [c for c in by_name[normalize(candidate.name)] if c is not candidate]
+        result.append(_conflict(candidate, others) if others and candidate.problem is None else candidate)
+    return result
+
+
+def _conflict(candidate: Candidate, others: list[Candidate]) -> Candidate:
+    names = " and ".join(f"{c.id} ({_whose(c)})" for c in [candidate, *others])
+    if any(normalize(c.id) == normalize(candidate.id) for c in others):
+        hint = "rename one of them, or take it out of [plugins] load"
+    else:
+        deny = " or ".join(f'"{c.id}"' for c in [*others, candidate])
+        hint = f"keep one of them: add the full id of the other to [plugins] deny: {deny}"
+    return replace(candidate, problem=f"the name {candidate.name!r} is taken twice, by {names}", hint=hint)
+
+
+def _whose(candidate: Candidate) -> str:
+    if candidate.distribution is not None:
+        return f"{candidate.distribution} {candidate.version}"
+    return candidate.target
+
+
+def _unknown(name: str, key: str, candidates: Sequence[Candidate]) -> str | None:
+    if any(matches(c, name) for c in candidates):
+        return None
+    known = (
+        {c.id for c in candidates}
+        | {c.name for c in candidates}
+        | {c.distribution for c in candidates if c.distribution}
+    )
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"{key} names {name!r}, which is not installed" + (f"; did you mean {close[0]!r}?" if close else "")
