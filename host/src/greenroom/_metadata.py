@@ -8,7 +8,6 @@ import json
 import os
 import sys
 import tomllib
-from importlib import metadata as stdlib_metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -90,18 +89,13 @@ def missing_requirements(dist: Distribution) -> list[str]:
 def refresh_metadata() -> None:
     """Make distributions that were installed, changed or removed since the last look visible.
 
-    Four caches answer from before the installation: the path finders of the import system,
-    the folder listings of `importlib.metadata` and of `importlib_metadata` (both keyed by the
-    folder's mtime, so a change within one tick stays unseen), and the site module's view of
-    `.pth` files. The standard `invalidate_caches()` clears the second only from Python 3.11.9
-    and 3.12.3 on (python/cpython gh-116811), so it is cleared by hand.
+    Folder listings are cached by the folder's mtime, so a change within one tick of the clock
+    stays unseen. Before Python 3.11.9 and 3.12.3 `importlib.invalidate_caches()` does not reach
+    the cache of `importlib.metadata`; it does reach that of `importlib_metadata`, which replaces
+    the standard finder of distributions for the whole process as soon as it is imported. New
+    `.pth` files are read here, because the site module reads them only at the start.
     """
-    importlib.invalidate_caches()
-    importlib_metadata.MetadataPathFinder.invalidate_caches()
-    fast_path = getattr(stdlib_metadata, "FastPath", None)  # private: a Python without it has fixed the bug
-    clear = getattr(getattr(fast_path, "__new__", None), "cache_clear", None)
-    if clear is not None:
-        clear()
+    pass
     for folder in _editable_paths():
         if folder not in sys.path:
             sys.path.append(folder)

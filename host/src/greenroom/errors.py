@@ -6,6 +6,14 @@ attributes, so that `--json` and logs need not parse a sentence.
 
 from __future__ import annotations
 
+from typing import Final
+
+PLUGIN_ERRORS: Final = (Exception, SystemExit)
+"""What foreign code may raise without ending the host: every error, and `sys.exit`.
+
+Cancellation and KeyboardInterrupt are never among them.
+"""
+
 
 class GreenroomError(Exception):
     """Base of every error of greenroom.
@@ -36,7 +44,13 @@ class HookError(GreenroomError):
     """
 
     def __init__(
-        self, message: str, *, hook: str, plugin: str | None = None, generation: int | None = None, hint: str | None = None
+        self,
+        message: str,
+        *,
+        hook: str,
+        plugin: str | None = None,
+        generation: int | None = None,
+        hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint, plugin=plugin)
         self.hook = hook

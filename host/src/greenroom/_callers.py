@@ -1,0 +1,206 @@
+"""The kinds of hooks that are called synchronously, and what all callers share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+
+from greenroom._engine import Engine, failure
+from greenroom._feed import Feed
+from greenroom._order import in_order, reasons
+from greenroom.errors import PLUGIN_ERRORS, HookError
+
+if TYPE_CHECKING:
+    from greenroom._impl import Impl
+    from greenroom._kinds import Spec
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Owned(Generic[R]):
+    """A result with the plugin that it comes from."""
+
+    plugin: str
+    generation: int
+    value: R
+
+
+class Caller(Generic[P, R]):
+    """One hook of one host; calling it calls its implementations.
+
+    Attributes:
+        wanted: whether anybody implements it. Guard hot calls with it.
+        impls: the implementations in order. A call works on the tuple it finds,
+            so loading during a call takes effect with the next.
+    """
+
+    def __init__(self, spec: Spec, engine: Engine) -> None:
+        self.spec = spec
+        self.wanted = False
+        self.impls: tuple[Impl, ...] = ()
+        self._engine = engine
+        self._configured: Sequence[str] = ()
+        self._subject_at = spec.arguments.index(spec.subject) if spec.subject is not None else None
+
+    def configure(self, order: Sequence[str]) -> None:
+        """Set the order of the settings: ids or short names, the first goes first."""
+        self._configured = order
+        self.replace((), ())
+
+    def ordered(self, added: Iterable[Impl], removed: Iterable[Impl]) -> tuple[Impl, ...]:
+        """Return what `replace` would publish, without publishing it.
+
+        Raises:
+            PluginError: the order is a cycle.
+        """
+        gone = set(map(id, removed))
+        return in_order([*(impl for impl in self.impls if id(impl) not in gone), *added], self._configured)
+
+    def replace(self, added: Iterable[Impl], removed: Iterable[Impl]) -> None:
+        """Publish implementations and withdraw others in one step.
+
+        Raises:
+            PluginError: the order is a cycle; nothing is changed.
+        """
+        self.impls = self.ordered(added, removed)
+        self.wanted = bool(self.impls)
+
+    def explain(self) -> list[tuple[Impl, tuple[str, ...]]]:
+        """Return the implementations in order, each with why it stands there."""
+        return [(impl, reasons(impl, self._configured)) for impl in self.impls]
+
+    def _bound(self, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
+        if not kwargs:
+            return args
+        return (*args, *(kwargs[name] for name in self.spec.arguments[len(args) :]))
+
+    def _audience(self, arguments: tuple[object, ...]) -> tuple[Impl, ...]:
+        """Return who hears this call: host-level implementations, and those of the subject's scope chain."""
+        if self._subject_at is None:
+            return self.impls
+        scope = getattr(arguments[self._subject_at], "scope", None)
+        if scope is None:
+            raise HookError(
+                f"hook {self.spec.name} was called with a {self.spec.subject!r} that carries no scope",
+                hook=self.spec.name,
+            )
+        chain = set(scope.chain())
+        return tuple(impl for impl in self.impls if impl.scope is None or impl.scope in chain)
+
+
+class Register(Caller[P, R]):
+    """Kinds `register` and `slot`: called for the one plugin that is being loaded."""
+
+    def of(self, impl: Impl, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return what one implementation brings.
+
+        Raises:
+            HookError: it raised; the plugin fails to load.
+        """
+        value, error = self._engine.attempt_now(impl, self._bound(args, kwargs))
+        if error is not None:
+            raise failure(impl, error)
+        result: R = value
+        return result
+
+
+class Announce(Caller[P, R]):
+    """Kind `announce`: all run at the publication point, then a raise of any vetoes."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call every implementation.
+
+        Raises:
+            ExceptionGroup: of the HookErrors of those that raised.
+        """
+        if not self.wanted:
+            return
+        arguments = self._bound(args, kwargs)
+        vetoes = []
+        for impl in self._audience(arguments):
+            _value, error = self._engine.attempt_now(impl, arguments)
+            if error is not None:
+                vetoes.append(failure(impl, error))
+        if vetoes:
+            raise ExceptionGroup(f"{self.spec.name} was vetoed", vetoes)
+
+
+class FirstNow(Caller[P, R]):
+    """Kind `first` of a `def only` hook: in order, until one answers."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R | None:
+        """Return the first answer that is not None; one that raises is skipped."""
+        if not self.wanted:
+            return None
+        arguments = self._bound(args, kwargs)
+        for impl in self._audience(arguments):
+            value, _error = self._engine.attempt_now(impl, arguments)
+            if value is not None:
+                answer: R = value
+                return answer
+        return None
+
+
+class Observe(Caller[P, R]):
+    """Kind `observe`: all run; nothing that they do reaches the caller.
+
+    `async def` implementations stand behind a bounded queue each, which a task
+    of their plugin's scope drains.
+
+    Attributes:
+        refeed: reads again what a lagged queue dropped, or None where the calls
+            have no durable source.
+    """
+
+    def __init__(self, spec: Spec, engine: Engine) -> None:
+        super().__init__(spec, engine)
+        self.refeed: Callable[[tuple[object, ...] | None], Iterable[tuple[object, ...]]] | None = None
+        self._feeds: dict[int, Feed] = {}
+
+    def feed(self, impl: Impl) -> Feed:
+        """Return the queue of an `async def` implementation, made on first use."""
+        if id(impl) not in self._feeds:
+            self._feeds[id(impl)] = Feed(impl, self._engine, lambda: self.refeed)
+        return self._feeds[id(impl)]
+
+    def replace(self, added: Iterable[Impl], removed: Iterable[Impl]) -> None:
+        """Publish and withdraw; the queues of withdrawn ones go too."""
+        gone = tuple(removed)
+        super().replace(added, gone)
+        for impl in gone:
+            self._feeds.pop(id(impl), None)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call every implementation; errors are recorded, nothing else."""
+        if not self.wanted:
+            return
+        arguments = self._bound(args, kwargs)
+        impls = self.impls if self._subject_at is None else self._audience(arguments)
+        engine = self._engine
+        record = engine.trace.append
+        watchdog = engine.watchdog
+        outer = watchdog.mark
+        # The loop of attempt_now by hand: this is the hottest call of the host.
+        for impl in impls:
+            if impl.is_async:
+                self.feed(impl).put(arguments)
+                continue
+            since = perf_counter_ns()
+            watchdog.mark = (impl, since)
+            try:
+                value = impl.call(*(arguments if impl.context_at is None else impl.bind(arguments)))
+            except PLUGIN_ERRORS as error:
+                record((impl, perf_counter_ns() - since, None, error))
+                error.add_note(f"in hook {impl.spec.name} of plugin {impl}")
+                engine.report(impl, error)
+            else:
+                record((impl, perf_counter_ns() - since, value, None))
+                if value is not None and inspect.iscoroutine(value):
+                    value.close()
+                    engine.report(impl, TypeError("a def implementation returned a coroutine where nobody awaits it"))
+        watchdog.mark = outer

@@ -1,0 +1,388 @@
+"""The door to the hooks: the only module that uses pluggy's manager.
+
+pluggy holds the specs and the registrations and refuses what it can refuse. It
+awaits nothing, lets one raising implementation stop the later ones and moves a
+plugin that registers again to the front; so the calls are ours (`_callers.py`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+
+import pluggy
+
+from greenroom import _async_callers as waiting
+from greenroom import _callers as instant
+from greenroom import _signatures as signatures
+from greenroom import hookspecs
+from greenroom._engine import Engine, Report
+from greenroom._impl import OPTIONS_ATTRIBUTE, Impl, Options, picker
+from greenroom._kinds import Colour, Kind, Spec
+from greenroom._trace import Trace
+from greenroom._watchdog import Watchdog
+from greenroom.errors import PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from types import ModuleType
+
+    from pydantic import BaseModel
+
+    from greenroom._scope import Scope
+
+F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TIMEOUT_CAP: Final = 120.0
+"""Seconds an implementation may ask for unless the operator says otherwise (architecture.md section 4)."""
+
+_mark = pluggy.HookimplMarker(hookspecs.PROJECT)
+
+
+@overload
+def hookimpl(function: F, /) -> F: ...
+@overload
+def hookimpl(
+    *,
+    before: Sequence[str] = ...,
+    after: Sequence[str] = ...,
+    requires: Sequence[str] = ...,
+    timeout: float | None = ...,
+    thread: bool = ...,
+    interactive: bool = ...,
+    optional: bool = ...,
+    hook: str | None = ...,
+    **other: object,
+) -> Callable[[F], F]: ...
+def hookimpl(  # noqa: PLR0913  # the options of a marker, each by name
+    function: F | None = None,
+    /,
+    *,
+    before: Sequence[str] = (),
+    after: Sequence[str] = (),
+    requires: Sequence[str] = (),
+    timeout: float | None = None,
+    thread: bool = False,
+    interactive: bool = False,
+    optional: bool = False,
+    hook: str | None = None,
+    **other: object,
+) -> F | Callable[[F], F]:
+    """Mark a function as the implementation of the hook that has its name.
+
+    Args:
+        before, after: ids or short names of plugins; a plugin that is not there
+            is satisfied.
+        requires: like `after`, and the plugin must be active.
+        timeout: seconds instead of the hook's own; more only up to the
+            operator's `timeout_cap`.
+        thread: run a blocking `def` in a worker thread, with the time-out.
+        interactive: the implementation asks a person: no time-out.
+        optional: no error when the host does not know the hook.
+        hook: the hook's name, where the function has another.
+        other: pluggy's own words; refused at load, with what says it here.
+    """
+    options = Options(
+        before=_names(before),
+        after=_names(after),
+        requires=_names(requires),
+        timeout=timeout,
+        thread=thread,
+        interactive=interactive,
+        optional=optional,
+        hook=hook,
+        refused=_refused(other),
+    )
+
+    def mark(marked: F) -> F:
+        setattr(marked, OPTIONS_ATTRIBUTE, options)
+        return _mark(marked, optionalhook=optional, specname=hook)
+
+    return mark if function is None else mark(function)
+
+
+def implements(
+    spec: Callable[P, R],
+    /,
+    *,
+    before: Sequence[str] = (),
+    after: Sequence[str] = (),
+    requires: Sequence[str] = (),
+    timeout: float | None = None,
+    thread: bool = False,
+    interactive: bool = False,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Mark an implementation of `spec` so that a type checker compares the two.
+
+    `hookimpl` knows the hook only by the function's name, which no type checker
+    can follow. This twin takes the specification itself:
+
+        @implements(hookspecs.activate)
+        async def activate(scope: Scope) -> None: ...
+
+    The function names every argument of the hook; its name is free.
+    """
+    declared: Spec = getattr(spec, hookspecs.SPEC_ATTRIBUTE)
+    return hookimpl(
+        before=before,
+        after=after,
+        requires=requires,
+        timeout=timeout,
+        thread=thread,
+        interactive=interactive,
+        hook=declared.name,
+    )
+
+
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _refused(other: Mapping[str, object]) -> tuple[str, ...]:
+    unknown = sorted(set(other) - set(signatures.REPLACED))
+    if unknown:
+        raise TypeError(f"hookimpl() got an unexpected keyword argument {unknown[0]!r}")
+    return tuple(name for name, value in other.items() if value)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose implementations are being checked; what error texts name.
+
+    Attributes:
+        distribution: name and version, or the file of a plugin without one.
+    """
+
+    plugin: str
+    short: str
+    distribution: str
+    generation: int = 1
+    timeout_cap: float = TIMEOUT_CAP
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A plugin object whose implementations were checked; nothing calls them before `Hooks.publish`."""
+
+    owner: Owner
+    plugin: object
+    impls: tuple[Impl, ...]
+
+    def impl(self, hook: str) -> Impl | None:
+        """Return the plugin's implementation of a hook."""
+        return next((impl for impl in self.impls if impl.spec.name == hook), None)
+
+
+_CALLERS: Final[Mapping[Kind, type[instant.Caller[Any, Any]]]] = {
+    Kind.REGISTER: instant.Register,
+    Kind.SLOT: instant.Register,
+    Kind.ANNOUNCE: instant.Announce,
+    Kind.OBSERVE: instant.Observe,
+    Kind.SETUP: waiting.Setup,
+    Kind.GATE: waiting.Setup,
+    Kind.COLLECT: waiting.Collect,
+    Kind.FIRST: waiting.First,
+    Kind.DECIDE: waiting.Decide,
+    Kind.REWRITE: waiting.Rewrite,
+    Kind.WRAP: waiting.Wrap,
+}
+
+
+class Hooks:
+    """Every hook of one host: an attribute for each, typed like its specification.
+
+    Attributes:
+        engine: the trace, the watchdog, the guards.
+    """
+
+    plugin_settings: instant.Register[[], type[BaseModel] | None]
+    activate: waiting.Setup[[Scope], Awaitable[None] | None]
+
+    def __init__(
+        self,
+        *,
+        report: Report = lambda _impl, _error: None,
+        blocking: Callable[[Impl, float, str], None] = lambda _impl, _seconds, _stack: None,
+        specs: Sequence[ModuleType | type] = (),
+    ) -> None:
+        """Make the callers of all specifications.
+
+        Args:
+            report: takes each recorded failure to the diagnostics.
+            blocking: takes the watchdog's reports; called in its thread.
+            specs: modules or classes with further specifications.
+        """
+        self.engine = Engine(Watchdog(blocking), report, Trace())
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._callers: dict[str, instant.Caller[Any, Any]] = {}
+        for module in (hookspecs, *specs):
+            self._manager.add_hookspecs(module)
+            for spec in declared_specs(module):
+                self._add(spec)
+
+    def __iter__(self) -> Iterator[instant.Caller[Any, Any]]:
+        """Iterate over the callers, by name."""
+        return iter([self._callers[name] for name in sorted(self._callers)])
+
+    def caller(self, name: str) -> instant.Caller[Any, Any]:
+        """Return the caller of a hook by its name.
+
+        Raises:
+            PluginError: there is no such hook; says which is near.
+        """
+        signatures.check_known(name, self._callers, lambda text, hint: PluginError(text, hint=hint))
+        return self._callers[name]
+
+    def configure(self, order: Mapping[str, Sequence[str]]) -> None:
+        """Set the order of implementations from the settings, per hook."""
+        for name, names in order.items():
+            self.caller(name).configure(names)
+
+    def check(self, plugin: object, owner: Owner, *, scope: Scope | None = None) -> Staged:
+        """Check every implementation of a plugin object; publishes nothing.
+
+        Args:
+            scope: the agent's scope through which it is added, None for the host.
+
+        Raises:
+            PluginError: with the plugin, its distribution and the line.
+        """
+        if inspect.isclass(plugin):
+            raise _error(
+                owner, signatures.where(plugin), "a class where an instance is meant", f"use {plugin.__name__}()"
+            )
+        impls = [impl for name in dir(plugin) if (impl := self._impl(plugin, name, owner, scope)) is not None]
+        if not impls:
+            raise PluginError(
+                f"{owner.plugin} ({owner.distribution}) implements no hook",
+                hint="mark its functions with @greenroom.hookimpl",
+                plugin=owner.plugin,
+            )
+        return Staged(owner, plugin, tuple(impls))
+
+    def publish(self, staged: Staged, replacing: Staged | None = None) -> None:
+        """Make the implementations answer from the next call on, and those of `replacing` no longer.
+
+        Raises:
+            PluginError: a cycle in the order, or a second plugin for a slot;
+                nothing is changed.
+        """
+        changes = self._changes(staged, replacing)
+        for name, (added, removed) in changes.items():
+            caller = self._callers[name]
+            self._check_slot(caller, caller.ordered(added, removed))
+        # Nothing below can fail: the names are unique, pluggy has nothing left to refuse.
+        if replacing is not None:
+            self._unregister(replacing)
+        self._register(staged)
+        for name, (added, removed) in changes.items():
+            self._callers[name].replace(added, removed)
+
+    def withdraw(self, staged: Staged) -> None:
+        """Make the implementations answer no longer; calls under way end on the snapshot they took."""
+        self._unregister(staged)
+        for name, (_added, removed) in self._changes(None, staged).items():
+            self._callers[name].replace((), removed)
+        self.engine.trace.forget(staged.owner.plugin)
+
+    def feeds(self, staged: Staged) -> Iterable[Callable[[], Awaitable[None]]]:
+        """Return the loops of the plugin's `async def` observers, for its scope to spawn."""
+        for impl in staged.impls:
+            caller = self._callers[impl.spec.name]
+            if impl.is_async and isinstance(caller, instant.Observe):
+                yield caller.feed(impl).run
+
+    def _add(self, spec: Spec) -> None:
+        kind = _CALLERS[spec.kind]
+        if spec.kind is Kind.FIRST and spec.colour is Colour.DEF_ONLY:
+            kind = instant.FirstNow
+        caller = kind(spec, self.engine)
+        self._callers[spec.name] = caller
+        setattr(self, spec.name, caller)
+
+    def _register(self, staged: Staged) -> None:
+        # Implementations of one agent's scope are ours alone: pluggy has one flat table.
+        if all(impl.scope is None for impl in staged.impls):
+            self._manager.register(staged.plugin, name=f"{staged.owner.plugin}@{staged.owner.generation}")
+
+    def _unregister(self, staged: Staged) -> None:
+        if self._manager.is_registered(staged.plugin):
+            self._manager.unregister(staged.plugin)
+
+    def _impl(self, plugin: object, name: str, owner: Owner, scope: Scope | None) -> Impl | None:
+        if self._manager.parse_hookimpl_opts(plugin, name) is None:
+            return None
+        function = getattr(plugin, name)
+        options: Options | None = getattr(function, OPTIONS_ATTRIBUTE, None)
+        place = signatures.where(function)
+        if options is None:
+            raise _error(owner, place, "marked with pluggy's own marker", "use @greenroom.hookimpl")
+        hook = options.hook or name
+
+        def fail(text: str, hint: str) -> PluginError:
+            return _error(owner, place, f"implementation of {hook!r}: {text}", hint)
+
+        if options.optional and hook not in self._callers:
+            return None
+        signatures.check_known(hook, self._callers, fail)
+        spec = self._callers[hook].spec
+        coroutine = signatures.is_async(function)
+        signatures.check_options(options, spec, coroutine=coroutine, fail=fail)
+        signatures.check_colour(spec, coroutine=coroutine, function=function, fail=fail)
+        named = signatures.named_arguments(spec, function, fail)
+        context_at = spec.arguments.index("ctx") if "ctx" in named else None
+        timeout = _timeout(spec, options, owner, bounded=coroutine or options.thread)
+        call = picker(function, named, spec.arguments)
+        return Impl(
+            spec,
+            owner.plugin,
+            owner.short,
+            owner.generation,
+            function,
+            call,
+            coroutine,
+            timeout,
+            options,
+            place,
+            scope,
+            context_at,
+        )
+
+    def _changes(self, added: Staged | None, removed: Staged | None) -> dict[str, tuple[list[Impl], list[Impl]]]:
+        changes: dict[str, tuple[list[Impl], list[Impl]]] = {}
+        for side, staged in enumerate((added, removed)):
+            for impl in staged.impls if staged is not None else ():
+                changes.setdefault(impl.spec.name, ([], []))[side].append(impl)
+        return changes
+
+    def _check_slot(self, caller: instant.Caller[Any, Any], impls: Sequence[Impl]) -> None:
+        if caller.spec.kind is Kind.SLOT and len(impls) > 1:
+            names = " and ".join(impl.plugin for impl in impls)
+            raise PluginError(
+                f"hook {caller.spec.name!r} takes one plugin, found {names}",
+                hint='deny one of them: [plugins] deny = ["..."]',
+                plugin=impls[-1].plugin,
+            )
+
+
+def declared_specs(module: ModuleType | type) -> list[Spec]:
+    """Return the specifications of a module or class, in the order they stand there."""
+    found = (getattr(member, hookspecs.SPEC_ATTRIBUTE, None) for member in vars(module).values())
+    return [spec for spec in found if spec is not None]
+
+
+def _timeout(spec: Spec, options: Options, owner: Owner, *, bounded: bool) -> float | None:
+    """Return the seconds that apply: asked for up to the cap, else the hook's; nothing bounds a plain def."""
+    if options.interactive or not bounded:
+        return None
+    if options.timeout is None:
+        return spec.timeout
+    return min(options.timeout, max(owner.timeout_cap, spec.timeout or 0.0))
+
+
+def _error(owner: Owner, place: str, text: str, hint: str) -> PluginError:
+    return PluginError(f"{owner.plugin} ({owner.distribution}), {place}: {text}", hint=hint, plugin=owner.plugin)

@@ -1,0 +1,368 @@
+"""Scopes: one task, one task group and one list of undos behind everything added.
+
+A scope belongs to a plugin or to an agent. Its task lives in the host's task
+group, never in its parent's, because plugins and agents leave in any order and
+task groups must nest. A parent closes its children through its own undo list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, TypeVarTuple
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from greenroom._context import INITIATOR
+from greenroom._effect import Effect, EffectTree, Undo
+from greenroom._lifecycle import Machine
+from greenroom.errors import PLUGIN_ERRORS, GreenroomError, ScopeClosed
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+GRACE: Final = 5.0
+"""Seconds that one clean-up may take before it is abandoned and named (lifecycle.md section 5)."""
+
+
+class ScopeState(StrEnum):
+    """Where a scope stands."""
+
+    NEW = "new"
+    OPEN = "open"
+    STOPPING = "stopping"
+    GONE = "gone"
+
+
+class ScopeMove(StrEnum):
+    """What can happen to a scope."""
+
+    RUN = "run"
+    STOP = "stop"
+    DRAINED = "drained"
+
+
+SCOPE: Final[dict[ScopeState, dict[ScopeMove, ScopeState]]] = {
+    ScopeState.NEW: {ScopeMove.RUN: ScopeState.OPEN, ScopeMove.STOP: ScopeState.STOPPING},
+    ScopeState.OPEN: {ScopeMove.STOP: ScopeState.STOPPING},
+    ScopeState.STOPPING: {ScopeMove.DRAINED: ScopeState.GONE},
+    ScopeState.GONE: {},
+}
+
+
+class Ground(Protocol):
+    """What every scope of one host stands on."""
+
+    tasks: TaskGroup
+
+    def report(self, code: str, error: BaseException, scope: Scope) -> None:
+        """Take the error of a clean-up or of a background task to the diagnostics."""
+
+    def provide(self, scope: Scope, protocol: type[object], service: object) -> Effect:
+        """Offer a service to other plugins."""
+
+
+class Scope:
+    """Everything one plugin or agent added to the host, and how to undo it.
+
+    Attributes:
+        label: for people, for instance "plugin acme:audit" or "agent 3f2a".
+        plugin: the id of the plugin it belongs to, None for the host's own.
+        generation: of that plugin.
+        parent: fixed at creation, so the chain to the root cannot have a cycle.
+        settings: the validated table of the plugin, None without a model.
+        crash: the error of a background task that ended the scope.
+        errors: what clean-ups raised, in order; filled while it drains.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        ground: Ground,
+        *,
+        parent: Scope | None = None,
+        plugin: str | None = None,
+        generation: int = 0,
+        settings: BaseModel | None = None,
+        grace: float = GRACE,
+    ) -> None:
+        """Make a scope that can be added to at once; `run` gives it its task.
+
+        Raises:
+            ScopeClosed: the parent has begun to stop.
+        """
+        self.label: Final = label
+        self.plugin: Final = plugin
+        self.generation: Final = generation
+        self.parent: Final = parent
+        self.settings: Final = settings
+        self.crash: BaseException | None = None
+        self.errors: list[BaseException] = []
+        self._ground: Final = ground
+        self._grace: Final = grace
+        self._machine: Final = Machine(SCOPE, ScopeState.NEW)
+        self._effects: Final[dict[Effect, None]] = {}
+        self._early: list[Callable[[TaskGroup], object]] = []
+        self._tasks: TaskGroup | None = None
+        self._stop: Final = anyio.Event()
+        self._gone: Final = anyio.Event()
+        self._setting_up = False
+        self._in_parent: Final = (
+            parent.undo(self.aclose, label=label, child=self, grace=None) if parent is not None else None
+        )
+
+    @property
+    def state(self) -> ScopeState:
+        """Where the scope stands."""
+        return self._machine.state
+
+    @property
+    def stopping(self) -> bool:
+        """Whether additions are refused."""
+        return self._machine.state in {ScopeState.STOPPING, ScopeState.GONE}
+
+    def chain(self) -> Iterator[Scope]:
+        """Iterate from this scope to the root."""
+        at: Scope | None = self
+        while at is not None:
+            yield at
+            at = at.parent
+
+    def undo(
+        self, callback: Undo, *, label: str | None = None, child: Scope | None = None, grace: float | None = -1.0
+    ) -> Effect:
+        """Run `callback` when the scope ends, before everything that was added earlier.
+
+        Args:
+            callback: sync or async; async ones are shielded and bounded.
+            label: for `host.effects()`; the callback's name by default.
+            child: the scope that the callback closes, shown below the label.
+            grace: seconds it may take; the scope's own by default, None where it
+                is bounded in itself.
+
+        Returns:
+            The effect, which can be undone early.
+
+        Raises:
+            ScopeClosed: the scope has begun to stop.
+        """
+        name = label if label is not None else getattr(callback, "__qualname__", type(callback).__name__)
+        effect = Effect(name, callback, self, child=child, grace=self._grace if grace == -1.0 else grace)
+        self._hold(effect)
+        return effect
+
+    async def enter(self, manager: AbstractAsyncContextManager[T], *, label: str | None = None) -> T:
+        """Enter a context manager and leave it when the scope ends.
+
+        It must not hold a task group or a cancel scope: those must nest, and
+        scopes end in any order. It may be left in another task than it was
+        entered in. Cancelled while entering: it was not entered.
+
+        Raises:
+            ScopeClosed: the scope has begun to stop; the manager is not entered, or left at once.
+        """
+        self._refuse_when_stopping(label or "enter")
+        value = await manager.__aenter__()
+        try:
+            self.undo(lambda: manager.__aexit__(None, None, None), label=label or type(manager).__qualname__)
+        except ScopeClosed:
+            with anyio.move_on_after(self._grace, shield=True):
+                await manager.__aexit__(None, None, None)
+            raise
+        return value
+
+    def spawn(self, task: Callable[[*Ts], Awaitable[object]], *args: *Ts, name: str | None = None) -> None:
+        """Run background work in the scope's task group; it is cancelled when the scope ends.
+
+        It starts without an initiator. If it raises, the scope is drained and
+        the plugin is listed as failed with the error.
+
+        Raises:
+            ScopeClosed: the scope has begun to stop.
+        """
+        label = name or str(getattr(task, "__qualname__", type(task).__name__))
+        self._refuse_when_stopping(label)
+
+        async def clean() -> None:
+            INITIATOR.set(None)
+            try:
+                await task(*args)
+            except SystemExit as error:
+                # asyncio would end the whole host; a plugin may only end itself.
+                raise GreenroomError(f"background task {label!r} called sys.exit", plugin=self.plugin) from error
+
+        if self._tasks is None:
+            self._early.append(lambda tasks: tasks.start_soon(clean, name=label))
+        else:
+            self._tasks.start_soon(clean, name=label)
+
+    def child(self, label: str) -> Scope:
+        """Make a scope below this one, for instance an agent's; `open` gives it its task.
+
+        Raises:
+            ScopeClosed: the scope has begun to stop.
+        """
+        return Scope(
+            label, self._ground, parent=self, plugin=self.plugin, generation=self.generation, grace=self._grace
+        )
+
+    def provide(self, protocol: type[T], service: T) -> Effect:
+        """Offer `service` to other plugins, who find it with `host.service(protocol)`.
+
+        Raises:
+            NameTaken: another plugin offers it; names both.
+            ScopeClosed: the scope has begun to stop.
+        """
+        return self._ground.provide(self, protocol, service)
+
+    async def open(self, setup: Callable[[Scope], Awaitable[None]] | None = None) -> None:
+        """Start the scope's task in the host's task group; returns when `setup` is done.
+
+        Cancelled: what `setup` added is undone before the cancellation goes on.
+
+        Raises:
+            Exception: what `setup` raised, after its additions were undone.
+        """
+        await self._ground.tasks.start(self.run, setup, name=self.label)
+
+    async def run(
+        self,
+        setup: Callable[[Scope], Awaitable[None]] | None = None,
+        ready: Callable[[], None] = lambda: None,
+        stopping: Callable[[BaseException | None], None] = lambda _crash: None,
+        *,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Live in the calling task until `aclose`, a crash or cancellation.
+
+        Args:
+            setup: adds things; runs in this task.
+            ready: called once `setup` is done, in the same step.
+            stopping: called when no more can be added, before anything is
+                undone; with the error of a crashed task, or None.
+
+        Raises:
+            Exception: what `setup` or `ready` raised. A crash of a background
+                task is not raised: it stands in `crash` and was reported.
+        """
+        INITIATOR.set(None)
+        self._machine.fire(ScopeMove.RUN)
+        failure: BaseException | None = None
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                for start in self._early:
+                    start(self._tasks)
+                self._early.clear()
+                try:
+                    await self._set_up(setup)
+                    ready()
+                except PLUGIN_ERRORS as error:
+                    failure = error  # raised again below, once everything is undone
+                else:
+                    task_status.started()
+                    await self._stop.wait()
+                self._tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            crashed, rest = group.split(Exception)
+            self.crash = _only(crashed) if crashed is not None else None
+            if rest is not None:
+                raise rest from None
+        finally:
+            self._machine.fire(ScopeMove.STOP)
+            stopping(self.crash)
+            if self.crash is not None:
+                self._ground.report("task_crashed", self.crash, self)
+            await self._drain()
+        if failure is None and self.crash is not None and self._setting_up:
+            failure = GreenroomError(f"{self.label}: a background task failed during set-up: {self.crash}")
+            failure.__cause__ = self.crash
+        if failure is None and self._setting_up:
+            failure = ScopeClosed(f"{self.label} was closed while it was being set up", plugin=self.plugin)
+        if failure is not None:
+            raise failure
+
+    async def aclose(self) -> None:
+        """End the scope: cancel its tasks, then undo everything in reverse.
+
+        Any number of callers share one run. A caller that is cancelled stops
+        waiting; the clean-up goes on in the scope's own task. Errors of
+        clean-ups are reported and kept in `errors`, never raised.
+        """
+        if self._machine.state is ScopeState.NEW:
+            self._machine.fire(ScopeMove.STOP)
+            await self._drain()
+            return
+        self._stop.set()
+        if self._setting_up and self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+        await self._gone.wait()
+
+    def effects(self) -> EffectTree:
+        """Return what the scope holds, in the order of addition."""
+        return EffectTree(
+            self.label,
+            tuple(
+                effect.child.effects() if effect.child is not None else EffectTree(effect.label)
+                for effect in self._effects
+            ),
+        )
+
+    async def _set_up(self, setup: Callable[[Scope], Awaitable[None]] | None) -> None:
+        self._setting_up = True
+        if setup is not None:
+            await setup(self)
+        self._setting_up = False
+
+    async def _drain(self) -> None:
+        """Undo everything, the last first; one that fails or hangs does not stop the others."""
+        while self._effects:
+            effect = next(reversed(self._effects))
+            self._effects.pop(effect)
+            bound = effect.grace if effect.grace is not None else float("inf")
+            with anyio.CancelScope(deadline=anyio.current_time() + bound, shield=True) as bounded:
+                try:
+                    await effect.aclose()
+                except PLUGIN_ERRORS as error:
+                    self._failed_to_undo(effect, error)
+            if bounded.cancelled_caught:
+                text = f"clean-up {effect.label!r} of {self.label} did not end within {bound:g} s and was abandoned"
+                self._failed_to_undo(effect, TimeoutError(text))
+        self._machine.fire(ScopeMove.DRAINED)
+        if self._in_parent is not None:
+            self._in_parent.forget()
+        self._gone.set()
+
+    def _failed_to_undo(self, effect: Effect, error: BaseException) -> None:
+        error.add_note(f"while undoing {effect.label!r} of {self.label}")
+        self.errors.append(error)
+        self._ground.report("cleanup_failed", error, self)
+
+    def _hold(self, effect: Effect) -> None:
+        self._refuse_when_stopping(effect.label)
+        self._effects[effect] = None
+
+    def _release(self, effect: Effect) -> None:
+        self._effects.pop(effect, None)
+
+    def _refuse_when_stopping(self, label: str) -> None:
+        if self.stopping:
+            raise ScopeClosed(
+                f"{label!r} cannot be added: {self.label} is {self._machine.state}",
+                hint="work that outlives its plugin or agent must be ended, not added to",
+                plugin=self.plugin,
+            )
+
+    def __repr__(self) -> str:
+        return f"<Scope {self.label} {self._machine.state}>"
+
+
+def _only(group: BaseException) -> BaseException:
+    """Return the single error inside nested groups, or the group."""
+    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
+        group = group.exceptions[0]
+    return group
