@@ -95,7 +95,7 @@ def refresh_metadata() -> None:
     the standard finder of distributions for the whole process as soon as it is imported. New
     `.pth` files are read here, because the site module reads them only at the start.
     """
-    pass
+    importlib.invalidate_caches()
     for folder in _editable_paths():
         if folder not in sys.path:
             sys.path.append(folder)
