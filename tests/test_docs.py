@@ -1,0 +1,94 @@
+"""What the documents say is executed, or compared with the source."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from greenroom import hookspecs
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("plugins/*/README.md")]
+)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def _blocks(path: Path, language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(path.read_text()) if kind == language]
+
+
+def _label(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _hooks() -> dict[str, list[str]]:
+    """Every hook with its arguments, read from the functions themselves."""
+    marked = {n: f for n, f in vars(hookspecs).items() if hasattr(f, hookspecs.SPEC_ATTRIBUTE)}
+    return {name: list(inspect.signature(function).parameters) for name, function in marked.items()}
+
+
+HOOKS = _hooks()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_label)
+def test_every_python_example_is_valid_python(path: Path) -> None:
+    for example in _blocks(path, "python"):
+        compile(example, path.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_label)
+def test_every_toml_example_is_valid_toml(path: Path) -> None:
+    for example in _blocks(path, "toml"):
+        tomllib.loads(example)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_label)
+def test_every_relative_link_leads_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#\s]+)", path.read_text())
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_the_generated_pages_are_fresh() -> None:
+    script = ROOT / "scripts/generate_docs.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_hook_reference_lists_exactly_the_hooks_with_their_exact_arguments() -> None:
+    headings = re.findall(r"^## `(\w+)\((.*)\)`$", (ROOT / "docs/hooks.md").read_text(), re.MULTILINE)
+    assert {name: [a for a in arguments.split(", ") if a] for name, arguments in headings} == HOOKS
+
+
+def _test_names() -> set[str]:
+    trees = [ast.parse(path.read_text()) for path in ROOT.glob("tests/**/test_*.py")]
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return {node.name for node in nodes if isinstance(node, functions) and node.name.startswith("test_")}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_has_a_test_that_bears_its_name(hook: str) -> None:
+    pattern = re.compile(rf"(^|_){hook}(_|$)")
+    assert any(pattern.search(name) for name in _test_names()), f"no test function has {hook!r} in its name"
+
+
+def test_the_two_commands_of_the_readme_are_those_that_ci_runs() -> None:
+    commands = [line for block in _blocks(ROOT / "README.md", "bash") for line in block.splitlines()]
+    run, test = (line for line in commands if line.startswith("pip install uv && "))
+    assert run.startswith("pip install uv && uv run greenroom ")
+    assert test == "pip install uv && uv run pytest"
+    script = (ROOT / ".ci/run").read_text()
+    assert re.search(r"^pip install --quiet uv && uv run pytest\b", script, re.MULTILINE)
+
+
+def test_the_plugin_of_the_readme_has_twelve_lines() -> None:
+    plugin = _blocks(ROOT / "README.md", "python")[0]
+    assert len([line for line in plugin.splitlines() if line.strip()]) == 12
