@@ -11,9 +11,14 @@ import pytest
 
 from greenroom._discovery import Candidate, discover
 from greenroom._metadata import refresh_metadata
+from greenroom._settings import LoadEntry, Origin
 
 if TYPE_CHECKING:
     from conftest import Site
+
+
+def entry(text: str, base: Path, *, from_project: bool = False) -> LoadEntry:
+    return LoadEntry(text, base, from_project, Origin("user", str(base / "greenroom.toml")))
 
 
 def ids(found: list[Candidate]) -> list[str]:
@@ -49,7 +54,7 @@ def test_discovery_looks_at_sys_path_by_default(site: Site) -> None:
 def test_discovery_imports_no_plugin(site: Site) -> None:
     site.dist("acme-boom", entries={"boom": "acme_boom"}, modules={"acme_boom.py": "import os; os._exit(9)"})
     site.write("hooks/__init__.py", "import os; os._exit(9)")
-    found = discover([("./hooks", site.folder), ("acme_boom:x", site.folder)], path=site.path)
+    found = discover([entry("./hooks", site.folder), entry("acme_boom:x", site.folder)], path=site.path)
     assert ids(found) == ["acme-boom:boom", "local:hooks", "local:x"]
     assert "acme_boom" not in sys.modules
 
@@ -191,28 +196,21 @@ def test_an_editable_install_whose_pyproject_says_nothing_is_taken_as_installed(
 def test_a_file_of_the_settings_is_found_from_the_folder_of_the_settings(tmp_path: Path) -> None:
     (tmp_path / "hooks").mkdir()
     (tmp_path / "hooks/audit.py").write_text("")
-    found = one(discover([("./hooks/audit.py", tmp_path)], path=[]))
+    found = one(discover([entry("./hooks/audit.py", tmp_path)], path=[]))
     assert (found.id, found.name, found.origin) == ("local:audit", "audit", "file")
     assert (found.distribution, found.version) == (None, None)
     assert found.target == str(tmp_path / "hooks/audit.py")
 
 
-def test_a_file_may_name_an_object_in_it(tmp_path: Path) -> None:
-    (tmp_path / "audit.py").write_text("")
-    found = one(discover([("audit.py:policy", tmp_path)], path=[]))
-    assert (found.id, found.target) == ("local:audit", f"{tmp_path / 'audit.py'}:policy")
-    assert found.location == tmp_path / "audit.py"
-
-
 def test_a_folder_of_the_settings_is_a_package(tmp_path: Path) -> None:
     (tmp_path / "guard").mkdir()
     (tmp_path / "guard/__init__.py").write_text("")
-    found = one(discover([(str(tmp_path / "guard"), Path("/nowhere"))], path=[]))
+    found = one(discover([entry(str(tmp_path / "guard"), Path("/nowhere"))], path=[]))
     assert (found.id, found.origin, found.problem) == ("local:guard", "folder", None)
 
 
 def test_a_module_of_the_settings_is_named_after_its_object(tmp_path: Path) -> None:
-    found = discover([("mypkg.hooks:policy", tmp_path), ("mypkg.audit", tmp_path)], path=[])
+    found = discover([entry("mypkg.hooks:policy", tmp_path), entry("mypkg.audit", tmp_path)], path=[])
     assert [(c.id, c.origin, c.target) for c in found] == [
         ("local:policy", "module", "mypkg.hooks:policy"),
         ("local:audit", "module", "mypkg.audit"),
@@ -220,7 +218,7 @@ def test_a_module_of_the_settings_is_named_after_its_object(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("entry", "says"),
+    ("text", "says"),
     [
         ("./missing.py", "there is no such file"),
         ("./missing", "there is no such folder"),
@@ -231,26 +229,33 @@ def test_a_module_of_the_settings_is_named_after_its_object(tmp_path: Path) -> N
         ("1pkg.mod:x", "names no object"),
     ],
 )
-def test_an_entry_of_load_that_cannot_be_used_is_a_problem(tmp_path: Path, entry: str, says: str) -> None:
+def test_an_entry_of_load_that_cannot_be_used_is_a_problem(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "odd.py").mkdir()
     (tmp_path / "strict.py").write_text("")
-    found = one(discover([(entry, tmp_path)], path=[]))
+    found = one(discover([entry(text, tmp_path)], path=[]))
     assert says in (found.problem or "")
     assert found.hint
+
+
+def test_an_entry_of_a_project_file_is_marked_so_that_its_code_needs_trust(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    texts = ["./a.py", "mod:b"]
+    assert all(c.from_project for c in discover([entry(t, tmp_path, from_project=True) for t in texts], path=[]))
+    assert not any(c.from_project for c in discover([entry(t, tmp_path) for t in texts], path=[]))
 
 
 def test_the_same_file_under_two_names_is_one_plugin(tmp_path: Path) -> None:
     (tmp_path / "audit.py").write_text("")
     (tmp_path / "link.py").symlink_to(tmp_path / "audit.py")
-    first, second = discover([("./audit.py", tmp_path), ("./link.py", tmp_path)], path=[])
+    first, second = discover([entry("./audit.py", tmp_path), entry("./link.py", tmp_path)], path=[])
     assert not first.shadowed
     assert second.shadowed
 
 
 def test_a_module_that_an_entry_point_brings_already_is_listed_as_shadowed(site: Site) -> None:
     site.dist("acme", entries={"a": "acme.hooks:policy"})
-    first, second = discover([("acme.hooks:policy", site.folder)], path=site.path)
+    first, second = discover([entry("acme.hooks:policy", site.folder)], path=site.path)
     assert not first.shadowed
     assert second.shadowed_by == "acme:a, which has the same target"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from greenroom._discovery import Candidate, discover
-from greenroom._selection import Selection, find, matches, parse_no_plugins, select
+from greenroom._selection import Selection, find, matches, select
 
 if TYPE_CHECKING:
     from conftest import Site
@@ -38,9 +38,10 @@ def test_without_lists_everything_is_chosen() -> None:
 def test_ids_short_names_and_distributions_are_all_accepted(name: str) -> None:
     selection = select(FOUND, deny=[name])
     assert chosen(selection) == ["acme-guard:guard", "local:policy"]
-    assert [(c.id, why) for c, why in selection.blocked] == [("acme-audit:audit", "denied by [plugins] deny")]
+    assert [(c.id, why) for c, why in selection.blocked] == [
+        ("acme-audit:audit", "denied ([plugins] deny or --no-plugins)")
+    ]
     assert chosen(select(FOUND, allow=[name])) == ["acme-audit:audit"]
-    assert chosen(select(FOUND, no_plugins=frozenset([name]))) == ["acme-guard:guard", "local:policy"]
 
 
 def test_a_local_plugin_can_be_denied() -> None:
@@ -52,26 +53,14 @@ def test_deny_wins_over_allow() -> None:
     assert chosen(select(FOUND, allow=["audit", "guard"], deny=["audit"])) == ["acme-guard:guard"]
 
 
+def test_an_allow_list_without_names_allows_nothing() -> None:
+    assert select(FOUND, allow=[]).chosen == ()
+
+
 def test_no_plugins_blocks_all_and_says_who_did_it() -> None:
-    selection = select(FOUND, no_plugins=True)
+    selection = select(FOUND, disable_all=True)
     assert selection.chosen == ()
     assert {why for _, why in selection.blocked} == {"all plugins are off (GREENROOM_NO_PLUGINS or --no-plugins)"}
-
-
-@pytest.mark.parametrize(
-    ("value", "means"),
-    [
-        (None, False),
-        ("", False),
-        ("0", False),
-        ("off", False),
-        ("1", True),
-        ("True", True),
-        ("a, b,", frozenset({"a", "b"})),
-    ],
-)
-def test_the_switch_is_read_as_a_truth_value_or_as_names(value: str | None, means: object) -> None:
-    assert parse_no_plugins(value) == means
 
 
 def test_unknown_names_are_warned_about_and_change_nothing() -> None:
@@ -102,7 +91,6 @@ def test_a04_two_distributions_with_one_entry_name_conflict_and_a_full_id_resolv
         assert '"other-audit:audit"' in (candidate.hint or "")
     assert chosen(select(found, deny=["acme-audit:audit"])) == ["other-audit:audit"]
     assert chosen(select(found, allow=["acme-audit:audit"])) == ["acme-audit:audit"]
-    assert chosen(select(found, no_plugins=frozenset(["other-audit"]))) == ["acme-audit:audit"]
 
 
 def test_names_that_differ_only_in_dashes_and_case_clash() -> None:

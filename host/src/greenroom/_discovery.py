@@ -7,21 +7,18 @@ says so in `problem`, and never stops the others.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from importlib_metadata import Distribution
 
 from greenroom._metadata import GROUP, declared_entry_points, distributions, editable_root, folder_of
+from greenroom._settings_rules import HOST_KEYS
 
 Origin = Literal["entry-point", "module", "file", "folder"]
-
-# The host's own keys of `[plugins]`; `[plugins.<short name>]` belongs to a plugin.
-RESERVED: Final = frozenset({"load", "allow", "deny", "strict", "import-timeout"})
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TARGET: Final = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*)(:(?P<attr>[^\W\d]\w*(\.[^\W\d]\w*)*))?")
@@ -37,9 +34,10 @@ class Candidate:
         name: the short name, as its author wrote it.
         distribution, version: where an entry point comes from; None for the other origins.
         origin: how it was found.
-        target: `module` or `module:attr`; for a file or folder `path` or `path:attr`.
-        location: the folder of the distribution, the project folder of an editable install, or the file.
+        target: `module` or `module:attr`; for a file or folder its absolute path.
+        location: the folder of the distribution, the project folder of an editable install, the file or the folder.
         editable: the distribution is an editable install.
+        from_project: a settings file of the project named it, so it needs the user's trust.
         shadowed_by: what stands before it and is used instead, or None.
         problem: why it cannot be loaded, or None.
         hint: what to do about the problem, or what else is worth knowing.
@@ -53,6 +51,7 @@ class Candidate:
     target: str
     location: Path | None = None
     editable: bool = False
+    from_project: bool = False
     shadowed_by: str | None = None
     problem: str | None = None
     hint: str | None = None
@@ -72,11 +71,27 @@ def normalize(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name.strip()).lower()
 
 
-def discover(load: Iterable[tuple[str, Path]] = (), *, path: list[str] | None = None) -> list[Candidate]:
+class Entry(Protocol):
+    """What an entry of `[plugins] load` says; `_settings.LoadEntry` is one."""
+
+    @property
+    def text(self) -> str:
+        """As written."""
+
+    @property
+    def path(self) -> Path | None:
+        """The absolute file or folder, or None for a module."""
+
+    @property
+    def from_project(self) -> bool:
+        """Whether a settings file of the project says so."""
+
+
+def discover(load: Iterable[Entry] = (), *, path: list[str] | None = None) -> list[Candidate]:
     """List the installed plugins and those that the settings name.
 
     Args:
-        load: entries of `[plugins] load`, each with the folder that its relative path starts from.
+        load: the entries of `[plugins] load`.
         path: where to look for distributions; default `sys.path`.
 
     Returns:
@@ -85,13 +100,11 @@ def discover(load: Iterable[tuple[str, Path]] = (), *, path: list[str] | None = 
     """
     once = set(_installed(path))  # a folder may stand on the path twice
     found = sorted(once, key=lambda c: (normalize(c.id), c.shadowed, str(c.location), c.target))
-    used: dict[str, str] = {c.target: c.id for c in reversed(found) if not c.shadowed}
-    for entry, base in load:
-        candidate = _local(entry, base)
-        owner = used.setdefault(candidate.target, candidate.id)
-        if owner != candidate.id or any(c.target == candidate.target and c.id == candidate.id for c in found):
-            candidate = replace(candidate, shadowed_by=f"{owner}, which has the same target")
-        found.append(candidate)
+    used = {c.target: c.id for c in reversed(found) if not c.shadowed}
+    for candidate in map(_local, load):
+        owner = used.get(candidate.target)
+        found.append(replace(candidate, shadowed_by=f"{owner}, which has the same target") if owner else candidate)
+        used.setdefault(candidate.target, candidate.id)
     return found
 
 
@@ -178,7 +191,7 @@ def _check(candidate: Candidate, *, repeated: bool = False) -> Candidate:
     name, whose = candidate.name, candidate.distribution or candidate.target
     if not _NAME.fullmatch(name):
         problem, hint = f"{name!r} cannot be the name of a plugin", "use letters, digits, '-', '_' and '.'"
-    elif normalize(name) in RESERVED:
+    elif normalize(name).replace("-", "_") in HOST_KEYS:
         problem = f"{name!r} is a key of the host in [plugins]"
         hint = f"its author has to rename the entry point in {whose}" if candidate.distribution else "rename it"
     elif repeated:
@@ -190,22 +203,26 @@ def _check(candidate: Candidate, *, repeated: bool = False) -> Candidate:
     return replace(candidate, problem=problem, hint=hint)
 
 
-def _local(entry: str, base: Path) -> Candidate:
-    """Read one entry of `load`: a path if it looks like one, else `module` or `module:attr`."""
-    if not (
-        entry.startswith((".", "~", "/")) or "/" in entry or os.sep in entry or entry.partition(":")[0].endswith(".py")
-    ):
-        name = re.split(r"[.:]", entry)[-1]
-        return _check(Candidate(id=f"local:{name}", name=name, origin="module", target=entry.replace(" ", "")))
-    text, attr = entry, ""
-    head, colon, tail = entry.rpartition(":")
-    if colon and len(head) > 1 and re.fullmatch(r"[^\W\d][\w.]*", tail):
-        text, attr = head, f":{tail}"
-    path = (base / Path(text).expanduser()).resolve()  # resolved: two ways to one file are one plugin
+def _local(entry: Entry) -> Candidate:
+    """Read one entry of `load`."""
+    if entry.path is None:
+        name, target = re.split(r"[.:]", entry.text)[-1], entry.text.replace(" ", "")
+        found = Candidate(
+            id=f"local:{name}", name=name, origin="module", target=target, from_project=entry.from_project
+        )
+        return _check(found)
+    path = entry.path.resolve()  # two ways to one file are one plugin
     origin: Origin = "file" if path.suffix == ".py" else "folder"
     name = path.stem if origin == "file" else path.name
-    candidate = Candidate(id=f"local:{name}", name=name, origin=origin, target=f"{path}{attr}", location=path)
-    correct = f"correct {entry!r} in [plugins] load"
+    candidate = Candidate(
+        id=f"local:{name}",
+        name=name,
+        origin=origin,
+        target=str(path),
+        location=path,
+        from_project=entry.from_project,
+    )
+    correct = f"correct {entry.text!r} in [plugins] load"
     if not path.exists():
         return replace(candidate, problem=f"there is no such {origin}: {path}", hint=correct)
     if path.is_file() != (origin == "file"):

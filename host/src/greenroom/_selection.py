@@ -30,16 +30,6 @@ class Selection:
     warnings: tuple[str, ...]
 
 
-def parse_no_plugins(value: str | None) -> bool | frozenset[str]:
-    """Read `GREENROOM_NO_PLUGINS` or `--no-plugins`: a switch, or names separated by commas."""
-    text = (value or "").strip()
-    if text.lower() in {"", "0", "false", "no", "off"}:
-        return False
-    if text.lower() in {"1", "true", "yes", "on"}:
-        return True
-    return frozenset(part.strip() for part in text.split(",") if part.strip())
-
-
 def matches(candidate: Candidate, name: str) -> bool:
     """Whether a person who writes `name` may mean this one: its id, short name or distribution."""
     known = {normalize(candidate.id), normalize(candidate.name)}
@@ -56,50 +46,40 @@ def find(candidates: Iterable[Candidate], name: str) -> list[Candidate]:
 def select(
     candidates: Sequence[Candidate],
     *,
-    allow: Sequence[str] = (),
+    allow: Sequence[str] | None = None,
     deny: Sequence[str] = (),
-    no_plugins: bool | frozenset[str] = False,
+    disable_all: bool = False,
 ) -> Selection:
-    """Apply the lists before anything is imported.
+    """Apply the settings before anything is imported.
 
-    Names in the lists may be ids, short names or names of distributions. An empty `allow`
-    allows all; `deny` wins over `allow`. Two of the remaining plugins with the same short
-    name both get a problem that names the other and the way out.
+    Args:
+        candidates: what `discover` found.
+        allow: if not None, only these may load. Names are ids, short names or names of distributions.
+        deny: these may not, even if `allow` has them.
+        disable_all: nothing may.
+
+    Returns:
+        The choice. Two plugins that would load under the same short name both get a problem that
+        names the other and the way out.
     """
     chosen: list[Candidate] = []
     blocked: list[tuple[Candidate, str]] = []
-    for candidate in candidates:
-        reason = None if candidate.shadowed else _reason(candidate, allow=allow, deny=deny, no_plugins=no_plugins)
-        if reason is not None:
-            blocked.append((candidate, reason))
-        elif not candidate.shadowed:
+    for candidate in (c for c in candidates if not c.shadowed):
+        if disable_all:
+            blocked.append((candidate, f"all plugins are off ({NO_PLUGINS} or --no-plugins)"))
+        elif any(matches(candidate, name) for name in deny):
+            blocked.append((candidate, "denied ([plugins] deny or --no-plugins)"))
+        elif allow is not None and not any(matches(candidate, name) for name in allow):
+            blocked.append((candidate, "not in [plugins] allow"))
+        else:
             chosen.append(candidate)
-    lists = {
-        "allow": allow,
-        "deny": deny,
-        "no-plugins": sorted(no_plugins) if isinstance(no_plugins, frozenset) else (),
-    }
-    warnings = [_unknown(name, key, candidates) for key, names in lists.items() for name in names]
+    names = [("allow", name) for name in allow or ()] + [("deny", name) for name in deny]
     return Selection(
         chosen=tuple(_with_conflicts(chosen)),
         blocked=tuple(blocked),
         shadowed=tuple(c for c in candidates if c.shadowed),
-        warnings=tuple(filter(None, warnings)),
+        warnings=tuple(filter(None, (_unknown(name, key, candidates) for key, name in names))),
     )
-
-
-def _reason(
-    candidate: Candidate, *, allow: Sequence[str], deny: Sequence[str], no_plugins: bool | frozenset[str]
-) -> str | None:
-    if no_plugins is True:
-        return f"all plugins are off ({NO_PLUGINS} or --no-plugins)"
-    if no_plugins and any(matches(candidate, name) for name in no_plugins):
-        return "switched off for this run (--no-plugins)"
-    if any(matches(candidate, name) for name in deny):
-        return "denied by [plugins] deny"
-    if allow and not any(matches(candidate, name) for name in allow):
-        return "not in [plugins] allow"
-    return None
 
 
 def _with_conflicts(chosen: list[Candidate]) -> list[Candidate]:
