@@ -292,7 +292,7 @@ class ProviderSpec:
     """What the hook `providers()` returns, once for each kind of provider; imports nothing heavy.
 
     Attributes:
-        id: unique over the host, for example `claude`; stands in settings and session headers.
+        id: unique over the host, for example `acme`; stands in settings and session headers.
         label: for a person.
         steps: who runs the loop of model requests and tool calls inside a turn.
         load: makes the provider; imports what it needs when it is called.
