@@ -73,7 +73,12 @@ class Diagnostics:
     """The record of one host. Safe to use from any thread; several hosts may share a directory."""
 
     def __init__(
-        self, directory: Path | None, *, clock: Callable[[], float], secrets: Iterable[str] = (), limit: int = MAX_FILE_BYTES
+        self,
+        directory: Path | None,
+        *,
+        clock: Callable[[], float],
+        secrets: Iterable[str] = (),
+        limit: int = MAX_FILE_BYTES,
     ) -> None:
         """Prepare a record; nothing is written yet.
 
@@ -158,7 +163,7 @@ class Diagnostics:
                 for number in range(FILES - 1, 0, -1):
                     source = _numbered(path, number - 1)
                     if source.exists():
-                        os.replace(source, _numbered(path, number))
+                        source.replace(_numbered(path, number))
         except Timeout:  # another host rotates at this moment
             return
 

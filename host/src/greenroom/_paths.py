@@ -87,7 +87,7 @@ def write_atomically(path: Path, content: bytes, *, mode: int = OWNER_ONLY_FILE)
             file.flush()
             os.fsync(file.fileno())
         Path(name).chmod(keep)
-        os.replace(name, target)
+        Path(name).replace(target)
     except BaseException:  # the temporary file must not stay, whatever ended the write; re-raised
         Path(name).unlink(missing_ok=True)
         raise
