@@ -91,6 +91,7 @@ OTHERS = [member for member in MEMBERS if member is not HOST]
 SOURCES = [path for member in MEMBERS for path in _sources(member.folder)]
 
 
+@cache
 def _all_files() -> list[Path]:
     """The files of the repository: what git knows, or without git whatever is not generated."""
     if (ROOT / ".git").exists() and shutil.which("git"):
@@ -335,6 +336,22 @@ def test_no_file_names_what_is_not_part_of_the_project(what: str) -> None:
         if FORBIDDEN[what].search(line)
     ]
     _report(wrong, f"{what} does not belong in the repository")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=_label)
+def test_the_source_cites_only_documents_of_the_repository(path: Path) -> None:
+    known = {file.name for file in _all_files() if file.suffix == ".md"}
+    cited = {name.rpartition("/")[2] for name in re.findall(r"[\w/.-]+\.md\b", path.read_text())}
+    _report(sorted(cited - known), "a reader cannot look these up")
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=_label)
+def test_a_distribution_is_typed_documented_and_licensed(member: Distribution) -> None:
+    project = tomllib.loads((member.folder / "pyproject.toml").read_text())["project"]
+    needed = ["README.md", "CHANGELOG.md", *(f"src/{package}/py.typed" for package in member.packages)]
+    missing = [name for name in needed if not (member.folder / name).is_file()]
+    assert (missing, project["license"], project["requires-python"]) == ([], "MIT", ">=3.11")
+    assert "## Unreleased" in (member.folder / "CHANGELOG.md").read_text()
 
 
 def test_the_repository_keeps_no_lock_file() -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from greenroom._scope import Scope
 
 INITIATOR: Final[ContextVar[Any]] = ContextVar("greenroom_initiator", default=None)
-"""The agent whose asynchronous chain caused the running code; see architecture.md section 6.
+"""The agent whose asynchronous chain caused the running code.
 
 Attribution only: it says nothing about liveness and gives no permission.
 """

@@ -38,7 +38,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 TIMEOUT_CAP: Final = 120.0
-"""Seconds an implementation may ask for unless the operator says otherwise (architecture.md section 4)."""
+"""Seconds an implementation may ask for unless the operator says otherwise: two minutes, as a person waits for it."""
 
 _mark = pluggy.HookimplMarker(hookspecs.PROJECT)
 
