@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from greenroom import hookspecs
+from greenroom._settings import load_settings
+from greenroom._settings_rules import HOST_KEYS, SECTION_KEYS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
@@ -92,3 +94,24 @@ def test_the_two_commands_of_the_readme_are_those_that_ci_runs() -> None:
 def test_the_plugin_of_the_readme_has_twelve_lines() -> None:
     plugin = _blocks(ROOT / "README.md", "python")[0]
     assert len([line for line in plugin.splitlines() if line.strip()]) == 12
+
+
+def test_the_settings_page_shows_every_key_of_the_host_and_is_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "greenroom.toml"
+    file.write_text(_blocks(ROOT / "docs/settings.md", "toml")[0])
+    settings = load_settings(user_file=file)
+    shown = tomllib.loads(file.read_text())["plugins"]
+    tables = [value for value in shown.values() if isinstance(value, dict)]
+    assert set(shown) >= set(HOST_KEYS)
+    assert {key for table in tables for key in table} >= set(SECTION_KEYS)
+    assert settings.plugin("local:audit", "audit").values == {"folder": "logs"}
+
+
+def test_the_settings_page_names_every_variable_that_is_read() -> None:
+    named = set(re.findall(r"GREENROOM_[A-Z_]+[A-Z]", (ROOT / "docs/settings.md").read_text()))
+    read = {
+        name
+        for path in ROOT.glob("host/src/greenroom/**/*.py")
+        for name in re.findall(r"[\"'](GREENROOM_[A-Z_]+[A-Z])[\"']", path.read_text())
+    }
+    assert read - named == set()
