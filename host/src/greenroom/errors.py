@@ -34,7 +34,21 @@ class GreenroomError(Exception):
 
 
 class PluginError(GreenroomError):
-    """Raised when a plugin cannot be found, imported, checked, activated or unloaded."""
+    """Raised when a plugin cannot be found, imported, checked, activated or unloaded.
+
+    Attributes:
+        phase: the part of the work in which it arose (`import`, `check`, ...), or None.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, plugin: str | None = None, phase: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, plugin=plugin)
+        self.phase = phase
+
+
+class PluginLeaked(PluginError):
+    """Raised when the import of a plugin did not return in time: its thread cannot be ended before the process."""
 
 
 class HookError(GreenroomError):
