@@ -58,7 +58,7 @@ def test_an_allow_list_without_names_allows_nothing() -> None:
 
 
 def test_no_plugins_blocks_all_and_says_who_did_it() -> None:
-    selection = select(FOUND, disable_all=True)
+    selection = select(FOUND, no_plugins=True)
     assert selection.chosen == ()
     assert {why for _, why in selection.blocked} == {"all plugins are off (GREENROOM_NO_PLUGINS or --no-plugins)"}
 

@@ -103,7 +103,7 @@ def import_plugin(candidate: Candidate) -> Imported:
     try:
         module = importlib.import_module(name)
         plugin = _resolve(candidate, module, attr)
-        _check(candidate, plugin, module)
+        check_api(plugin, candidate, module)
     except BaseException as error:
         _PACKAGES.leave(top, frozenset(_modules_of(top)) - before)
         if isinstance(error, PluginError) and error.plugin == candidate.id:
@@ -205,7 +205,14 @@ def _resolve(candidate: Candidate, module: ModuleType, attr: str) -> object:
     return found
 
 
-def _check(candidate: Candidate, plugin: object, module: ModuleType) -> None:
+def check_api(plugin: object, candidate: Candidate, module: ModuleType | None = None) -> None:
+    """Refuse a class, and an object that was written for another range of the plugin API.
+
+    `greenroom_api` stands on the object or on its module; without it every host will do.
+
+    Raises:
+        PluginError: with phase `check`.
+    """
     if isinstance(plugin, type):
         text = f"{candidate.id}: {candidate.target} is a class where an instance is meant"
         hint = f"write `{candidate.name.replace('-', '_')} = {plugin.__name__}()` and name that in the entry point"

@@ -48,7 +48,7 @@ def select(
     *,
     allow: Sequence[str] | None = None,
     deny: Sequence[str] = (),
-    disable_all: bool = False,
+    no_plugins: bool = False,
 ) -> Selection:
     """Apply the settings before anything is imported.
 
@@ -56,7 +56,7 @@ def select(
         candidates: what `discover` found.
         allow: if not None, only these may load. Names are ids, short names or names of distributions.
         deny: these may not, even if `allow` has them.
-        disable_all: nothing may.
+        no_plugins: nothing may.
 
     Returns:
         The choice. Two plugins that would load under the same short name both get a problem that
@@ -65,7 +65,7 @@ def select(
     chosen: list[Candidate] = []
     blocked: list[tuple[Candidate, str]] = []
     for candidate in (c for c in candidates if not c.shadowed):
-        if disable_all:
+        if no_plugins:
             blocked.append((candidate, f"all plugins are off ({NO_PLUGINS} or --no-plugins)"))
         elif any(matches(candidate, name) for name in deny):
             blocked.append((candidate, "denied ([plugins] deny or --no-plugins)"))
