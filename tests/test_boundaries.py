@@ -307,6 +307,21 @@ def test_every_exemption_has_a_code_and_a_reason_on_its_line(path: Path) -> None
     _report(wrong, "write `# type: ignore[code]  # why` and `# noqa: CODE - why`")
 
 
+def test_a_waived_behaviour_has_a_reason_and_no_test_that_claims_it() -> None:
+    waivers = tomllib.loads((ROOT / "tests/waivers.toml").read_text())
+    claimed = {
+        argument.value
+        for path in ROOT.glob("tests/**/test_*.py")
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "behaviour"
+        for argument in node.args
+        if isinstance(argument, ast.Constant)
+    }
+    assert list(waivers) == sorted(waivers)
+    assert [i for i, reason in waivers.items() if not (isinstance(reason, str) and len(reason.split()) > 2)] == []
+    assert claimed.intersection(waivers) == set()
+
+
 # --- what the repository does not know ----------------------------------------------------
 
 # In pieces, so that this file does not break its own rule.
