@@ -303,6 +303,10 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def types(self, session_id: str) -> Mapping[str, bool]:
+        """The event types that occur in the session -> whether every event of the type is ignorable; from an index."""
+        ...
+
     async def find(self, session_id: str, key: str) -> Sequence[int]:
         """The seqs of the events that carry this call or message id (`vocabulary.event_key`), in order."""
         ...
@@ -340,7 +344,3 @@ class SessionStore(Protocol):
     async def aclose(self) -> None:
         """Flush everything, release all leases of this process, close. Raises a group of what failed, closed anyway."""
         ...
-
-
-StoreSettings: TypeAlias = Mapping[str, object]
-"""What stands under the store's table in the settings; each store validates it with its own model."""
