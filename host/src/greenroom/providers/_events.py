@@ -91,12 +91,13 @@ class ReasoningDelta(_TurnEvent, frozen=True, tag="reasoning_delta"):
 class MessageDone(_TurnEvent, frozen=True, tag="message_done"):
     """A message is finished. `text` is the whole of it: only the suffix that was not streamed is still to be shown.
 
-    `reasoning` says which of the two streams of that id is meant.
+    `reasoning` says which of the two streams of that id is meant; `interrupted`, that the rest will never come.
     """
 
     message_id: str
     text: str | None = None
     reasoning: bool = False
+    interrupted: bool = False
 
 
 class _ToolEvent(_TurnEvent, frozen=True, kw_only=True):
