@@ -289,6 +289,16 @@ class Hooks:
             self._callers[name].replace((), removed)
         self.engine.trace.forget(staged.owner.plugin)
 
+    def bring(self, impl: Impl) -> object:
+        """Return what an implementation of a `register` hook brings.
+
+        Raises:
+            HookError: it raised; the plugin fails to load.
+        """
+        caller = self._callers[impl.spec.name]
+        assert isinstance(caller, instant.Register)  # noqa: S101  # by the kind of its specification
+        return caller.of(impl)
+
     def feeds(self, staged: Staged) -> Iterable[Callable[[], Awaitable[None]]]:
         """Return the loops of the plugin's `async def` observers, for its scope to spawn."""
         for impl in staged.impls:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 GRACE: Final = 5.0
-"""Seconds that one clean-up may take before it is abandoned and named (lifecycle.md section 5)."""
+"""Seconds that one clean-up may take before it is abandoned and named; an operator who stops a host waits for it."""
 
 
 class ScopeState(StrEnum):
@@ -58,7 +58,9 @@ SCOPE: Final[dict[ScopeState, dict[ScopeMove, ScopeState]]] = {
 class Ground(Protocol):
     """What every scope of one host stands on."""
 
-    tasks: TaskGroup
+    @property
+    def tasks(self) -> TaskGroup:
+        """The host's task group, in which the tasks of all scopes live."""
 
     def report(self, code: str, error: BaseException, scope: Scope) -> None:
         """Take the error of a clean-up or of a background task to the diagnostics."""
@@ -76,6 +78,7 @@ class Scope:
         generation: of that plugin.
         parent: fixed at creation, so the chain to the root cannot have a cycle.
         settings: the validated table of the plugin, None without a model.
+        ground: the host's task group, diagnostics and services.
         crash: the error of a background task that ended the scope.
         errors: what clean-ups raised, in order; filled while it drains.
     """
@@ -103,7 +106,7 @@ class Scope:
         self.settings: Final = settings
         self.crash: BaseException | None = None
         self.errors: list[BaseException] = []
-        self._ground: Final = ground
+        self.ground: Final = ground
         self._grace: Final = grace
         self._machine: Final = Machine(SCOPE, ScopeState.NEW)
         self._effects: Final[dict[Effect, None]] = {}
@@ -207,9 +210,7 @@ class Scope:
         Raises:
             ScopeClosed: the scope has begun to stop.
         """
-        return Scope(
-            label, self._ground, parent=self, plugin=self.plugin, generation=self.generation, grace=self._grace
-        )
+        return Scope(label, self.ground, parent=self, plugin=self.plugin, generation=self.generation, grace=self._grace)
 
     def provide(self, protocol: type[T], service: T) -> Effect:
         """Offer `service` to other plugins, who find it with `host.service(protocol)`.
@@ -218,7 +219,7 @@ class Scope:
             NameTaken: another plugin offers it; names both.
             ScopeClosed: the scope has begun to stop.
         """
-        return self._ground.provide(self, protocol, service)
+        return self.ground.provide(self, protocol, service)
 
     async def open(self, setup: Callable[[Scope], Awaitable[None]] | None = None) -> None:
         """Start the scope's task in the host's task group; returns when `setup` is done.
@@ -228,23 +229,23 @@ class Scope:
         Raises:
             Exception: what `setup` raised, after its additions were undone.
         """
-        await self._ground.tasks.start(self.run, setup, name=self.label)
+        await self.ground.tasks.start(self.run, setup, name=self.label)
 
     async def run(
         self,
         setup: Callable[[Scope], Awaitable[None]] | None = None,
         ready: Callable[[], None] = lambda: None,
-        stopping: Callable[[BaseException | None], None] = lambda _crash: None,
+        stopping: Callable[[BaseException | None], None] = lambda _cause: None,
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Live in the calling task until `aclose`, a crash or cancellation.
+        """Live in the calling task until `aclose` or a crash; cancellation ends the set-up only.
 
         Args:
             setup: adds things; runs in this task.
             ready: called once `setup` is done, in the same step.
             stopping: called when no more can be added, before anything is
-                undone; with the error of a crashed task, or None.
+                undone; with the error of the set-up or of a crashed task, or None.
 
         Raises:
             Exception: what `setup` or `ready` raised. A crash of a background
@@ -254,19 +255,23 @@ class Scope:
         self._machine.fire(ScopeMove.RUN)
         failure: BaseException | None = None
         try:
-            async with anyio.create_task_group() as self._tasks:
-                for start in self._early:
-                    start(self._tasks)
-                self._early.clear()
-                try:
-                    await self._set_up(setup)
-                    ready()
-                except PLUGIN_ERRORS as error:
-                    failure = error  # raised again below, once everything is undone
-                else:
-                    task_status.started()
-                    await self._stop.wait()
-                self._tasks.cancel_scope.cancel()
+            with anyio.CancelScope() as isolation:
+                async with anyio.create_task_group() as self._tasks:
+                    for start in self._early:
+                        start(self._tasks)
+                    self._early.clear()
+                    try:
+                        await self._set_up(setup)
+                        ready()
+                    except PLUGIN_ERRORS as error:
+                        failure = error  # raised again below, once everything is undone
+                    else:
+                        task_status.started()
+                        # From here only `aclose` ends it: a cancelled host closes its scopes in
+                        # reverse, while cancellation would reach all of them at once.
+                        isolation.shield = True
+                        await self._stop.wait()
+                    self._tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             crashed, rest = group.split(Exception)
             self.crash = _only(crashed) if crashed is not None else None
@@ -274,15 +279,12 @@ class Scope:
                 raise rest from None
         finally:
             self._machine.fire(ScopeMove.STOP)
-            stopping(self.crash)
+            stopping(failure or self.crash)
             if self.crash is not None:
-                self._ground.report("task_crashed", self.crash, self)
+                self.ground.report("task_crashed", self.crash, self)
             await self._drain()
-        if failure is None and self.crash is not None and self._setting_up:
-            failure = GreenroomError(f"{self.label}: a background task failed during set-up: {self.crash}")
-            failure.__cause__ = self.crash
-        if failure is None and self._setting_up:
-            failure = ScopeClosed(f"{self.label} was closed while it was being set up", plugin=self.plugin)
+        if self._setting_up and failure is None:
+            failure = self._interrupted()
         if failure is not None:
             raise failure
 
@@ -318,6 +320,14 @@ class Scope:
             await setup(self)
         self._setting_up = False
 
+    def _interrupted(self) -> GreenroomError:
+        """Return why the set-up did not come to its end."""
+        if self.crash is None:
+            return ScopeClosed(f"{self.label} was closed while it was being set up", plugin=self.plugin)
+        error = GreenroomError(f"{self.label}: a background task failed during set-up: {self.crash}")
+        error.__cause__ = self.crash
+        return error
+
     async def _drain(self) -> None:
         """Undo everything, the last first; one that fails or hangs does not stop the others."""
         while self._effects:
@@ -340,7 +350,7 @@ class Scope:
     def _failed_to_undo(self, effect: Effect, error: BaseException) -> None:
         error.add_note(f"while undoing {effect.label!r} of {self.label}")
         self.errors.append(error)
-        self._ground.report("cleanup_failed", error, self)
+        self.ground.report("cleanup_failed", error, self)
 
     def _hold(self, effect: Effect) -> None:
         self._refuse_when_stopping(effect.label)

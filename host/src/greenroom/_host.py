@@ -1,0 +1,320 @@
+"""The composition root: one object that owns plugins, hooks, scopes and registries."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Final, Self, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from greenroom import _loading as loading
+from greenroom._diagnostics import Diagnostics, secret_values
+from greenroom._discovery import Candidate, discover
+from greenroom._effect import Effect, EffectTree
+from greenroom._hooks import Hooks
+from greenroom._impl import Impl
+from greenroom._lifecycle import PluginState
+from greenroom._metadata import refresh_metadata
+from greenroom._paths import make_data_directory
+from greenroom._records import PluginRecord, write_records
+from greenroom._scope import Scope
+from greenroom._selection import select
+from greenroom._services import Services
+from greenroom._settings import Settings, load_settings
+from greenroom._trace import safe_text
+from greenroom._trust import Trust
+from greenroom.errors import PluginError, TrustError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What the scopes of a host stand on; see `greenroom._scope.Ground`."""
+
+    tasks: TaskGroup
+    host: Host
+
+    def report(self, code: str, error: BaseException, scope: Scope) -> None:
+        self.host.diagnostics.record(code, _text(error), plugin=scope.plugin, generation=scope.generation)
+
+    def provide(self, scope: Scope, protocol: type[object], service: object) -> Effect:
+        return self.host.services.provide(scope, protocol, service)
+
+
+class Host:
+    """A plugin host: `async with Host(...) as host:` loads the plugins, leaving it unloads them.
+
+    Attributes:
+        hooks: every hook, typed like its specification.
+        scope: the root; the scopes of plugins and agents are below it.
+        settings: what the files, the environment and the command line say.
+        diagnostics: what went wrong outside a turn.
+        services: what plugins offer each other.
+    """
+
+    scope: Scope
+    services: Services
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        data_directory: Path | None = None,
+        discovery: bool = True,
+        plugins: Mapping[str, object] | None = None,
+        specs: Sequence[ModuleType | type] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Prepare a host; nothing is imported before it is entered.
+
+        Args:
+            settings: default: none, and no file is read.
+            data_directory: for `plugins.json` and diagnostics; None keeps them in memory.
+            discovery: whether installed plugins and those of the settings are loaded.
+            plugins: further plugin objects by short name, loaded after the found ones.
+            specs: modules with further hook specifications.
+            clock: seconds since 1970.
+        """
+        self.settings: Final = settings if settings is not None else load_settings()
+        self.diagnostics: Final = Diagnostics(data_directory, clock=clock, secrets=secret_values(os.environ))
+        self.hooks: Final = Hooks(report=self._hook_failed, blocking=self._hook_blocks, specs=specs)
+        self.registrars: dict[str, loading.Registrar] = {}
+        self.warnings: list[str] = []
+        self._data_directory = data_directory
+        self._discovery = discovery
+        self._given = dict(plugins or {})
+        self._clock = clock
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Load the plugins. A broken one is a failed record, never an error of the host.
+
+        Cancelled: what was loaded is unloaded again.
+
+        Raises:
+            PluginError: a plugin with `required = true` is not active, or with
+                `strict` any plugin failed.
+            SettingsError: the settings contradict the installed plugins.
+        """
+        if self._data_directory is not None:
+            make_data_directory(self._data_directory)
+        try:
+            await self._enter()
+        except BaseExceptionGroup as group:
+            # The task group wraps what stopped the start; nobody expects a group there.
+            if len(group.exceptions) == 1:
+                raise group.exceptions[0] from group.exceptions[0].__cause__
+            raise
+        return self
+
+    async def _enter(self) -> None:
+        async with AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            self.scope = Scope("host", _Ground(tasks, self))
+            self.services = Services(self.scope)
+            self._plugins = loading.Plugins(
+                hooks=self.hooks,
+                root=self.scope,
+                settings=self.settings,
+                registrars=self.registrars,
+                changed=self._write_records,
+            )
+            self.hooks.engine.watchdog.start()
+            stack.callback(self.hooks.engine.watchdog.stop)
+            await self.scope.open()
+            stack.push_async_callback(self._close)
+            await self._load_all()
+            self._stack = stack.pop_all()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """Unload everything in reverse; shielded, each clean-up bounded."""
+        try:
+            return bool(await self._stack.__aexit__(kind, error, trace))
+        except BaseExceptionGroup as group:
+            # The task group wraps the error of the `async with` body; nobody expects a group there.
+            if error is not None and group.exceptions == (error,):
+                return False
+            raise
+
+    def plugins(self) -> list[PluginRecord]:
+        """Return the records of all plugins, in the order in which they were found."""
+        return self._plugins.records()
+
+    def plugin(self, name: str) -> PluginRecord:
+        """Return the record of a plugin by id or short name.
+
+        Raises:
+            PluginError: there is none, or two have the short name.
+        """
+        return self._plugins.get(name).record
+
+    async def load(self, plugin: object, *, name: str | None = None) -> PluginRecord:
+        """Load a plugin: an id (or short name) that is installed, a file or folder, or an object.
+
+        Args:
+            plugin: text for an id, a `Path` for a file or folder, else the plugin itself.
+            name: the short name of an object; by default its own name.
+
+        An id may name a distribution that was installed a moment ago, or a plugin
+        that failed or was unloaded. Cancelled: it was not loaded.
+
+        Raises:
+            PluginError: there is none of that id, or it is loaded already. A
+                plugin that fails to load does not raise: its record says so.
+        """
+        if isinstance(plugin, str):
+            entry = self._plugins.add(self._installed(plugin))
+        elif isinstance(plugin, Path):
+            entry = self._plugins.add(discover([_File(plugin)], path=[])[0])
+        else:
+            entry = self._plugins.add(_given(name or _name_of(plugin)), given=plugin)
+        await self._plugins.load([entry])
+        return entry.record
+
+    async def unload(self, name: str) -> PluginRecord:
+        """Unload a plugin by id or short name; returns when nothing of it is left.
+
+        Cancelled: it is unloaded all the same, nobody waits for it.
+
+        Raises:
+            PluginError: there is no such plugin.
+        """
+        return await self._plugins.unload(name)
+
+    def service(self, protocol: type[T]) -> T | None:
+        """Return what a plugin offers under a protocol, or None while none does."""
+        return self.services.find(protocol)
+
+    def effects(self) -> EffectTree:
+        """Return everything that was added to the host, as a tree of labels."""
+        return self.scope.effects()
+
+    async def _load_all(self) -> None:
+        self._check_trust()
+        self.hooks.configure(self.settings.hook_order)
+        if self._discovery:
+            self._find()
+        entries = [self._plugins.add(_given(name), given=plugin) for name, plugin in self._given.items()]
+        waiting = [self._plugins.get(r.id) for r in self._plugins.records() if r.state is PluginState.DISCOVERED]
+        await self._plugins.load([*(plugin for plugin in waiting if plugin not in entries), *entries])
+        self._refuse_to_start_without(self._guard_missing())
+
+    def _find(self) -> None:
+        """Put everything that is installed or named by the settings into the table."""
+        host = self.settings.plugins
+        selection = select(
+            discover(host.load),
+            allow=host.allow,
+            deny=host.deny,
+            no_plugins=host.disable_all,
+        )
+        self.warnings += selection.warnings
+        for candidate in selection.chosen:
+            self._plugins.add(candidate)
+        for candidate, reason in selection.blocked:
+            self._plugins.block(candidate, reason)
+
+    def _installed(self, name: str) -> Candidate:
+        refresh_metadata()
+        host = self.settings.plugins
+        selection = select(discover(host.load), allow=host.allow, deny=host.deny)
+        for candidate, reason in selection.blocked:
+            if name in {candidate.id, candidate.name}:
+                raise PluginError(
+                    f"{candidate.id} may not load: {reason}", hint="change [plugins]", plugin=candidate.id
+                )
+        found = [c for c in selection.chosen if c.id == name] or [c for c in selection.chosen if c.name == name]
+        if len(found) == 1:
+            return found[0]
+        known = ", ".join(c.id for c in (found or selection.chosen)) or "none"
+        raise PluginError(f"there is no one plugin {name!r} to load", hint=f"installed: {known}")
+
+    def _check_trust(self) -> None:
+        """Refuse the files of a project whose content the user has not trusted."""
+        file = self.settings.project_file
+        if file is None or not self.settings.project_needs_trust:
+            return
+        if self._data_directory is None:
+            raise TrustError(f"{file} may not be used by a host without a data directory, which holds what is trusted")
+        Trust(self._data_directory, clock=self._clock).check(file, self.settings.plugins.load)
+
+    def _guard_missing(self) -> list[str]:
+        """Deny for guards that are not installed; return what is required and not installed."""
+        required = []
+        for name, _origin in self.settings.unclaimed((r.id, r.name) for r in self.plugins()):
+            section = self.settings.plugin(name, name)
+            if section.guard:
+                self.hooks.engine.guards[name] = "not installed"
+            if section.required:
+                required.append(name)
+        return required
+
+    def _refuse_to_start_without(self, missing: list[str]) -> None:
+        strict = self.settings.plugins.strict
+        bad = {PluginState.FAILED, PluginState.LEAKED}
+        broken = [r for r in self.plugins() if (strict and r.state in bad) or (r.required and r.state != "active")]
+        if not broken and not missing:
+            return
+        lines = [f"{record.id} is {record.state}: {record.error}" for record in broken]
+        lines += [f"{name} is required and not installed" for name in missing]
+        hint = next((record.hint for record in broken if record.hint), None)
+        why = "strict" if strict and not missing and not any(record.required for record in broken) else "required"
+        raise PluginError(f"the host does not start ({why} plugins): " + "; ".join(lines), hint=hint)
+
+    async def _close(self) -> None:
+        # Not bounded as a whole: each clean-up is, and none may be skipped.
+        with anyio.CancelScope(shield=True):
+            await self.scope.aclose()
+        self.scope.ground.tasks.cancel_scope.cancel()
+
+    def _write_records(self) -> None:
+        if self._data_directory is None:
+            return
+        try:
+            write_records(self._data_directory, self.plugins(), self._clock)
+        except OSError as error:
+            self.diagnostics.record("records_not_written", _text(error))
+
+    def _hook_failed(self, impl: Impl, error: BaseException) -> None:
+        self.diagnostics.record("hook_failed", _text(error), plugin=impl.plugin, generation=impl.generation)
+
+    def _hook_blocks(self, impl: Impl, seconds: float, stack: str) -> None:
+        text = f"hook {impl.spec.name} of {impl} has blocked the event loop for {seconds:.1f} s\n{stack}"
+        self.diagnostics.record("hook_blocks", text, plugin=impl.plugin, generation=impl.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file or folder that somebody loads by hand, as an entry of `[plugins] load`."""
+
+    path: Path
+    from_project: bool = False
+
+    @property
+    def text(self) -> str:
+        return str(self.path)
+
+
+def _given(name: str) -> Candidate:
+    return Candidate(id=f"local:{name}", name=name, origin="module", target=name)
+
+
+def _name_of(plugin: object) -> str:
+    name = getattr(plugin, "__name__", None) or type(plugin).__name__
+    return str(name).rpartition(".")[2]
+
+
+def _text(error: BaseException) -> str:
+    """Return an error with its notes, for a diagnostic."""
+    notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {safe_text(error)}{notes}"
