@@ -58,7 +58,7 @@ class Trust:
 
         Args:
             project_file: the project's `greenroom.toml`.
-            load_entries: what is about to be loaded; what the project asked for must be listed in the file as it is now.
+            load_entries: what is about to be loaded; the file must still list what the project asked for.
 
         Raises:
             TrustError: it is not, or it changed since; names what changed and the command to trust it.
@@ -68,7 +68,7 @@ class Trust:
         path = _canonical(project_file)
         now = pin_project(path)
         known = self._read().files.get(str(path))
-        command = f"greenroom trust add {shlex.quote(str(path))}"
+        command = f"greenroom trust add {quoted(path)}"
         if known is None or known.content is None:
             message = f"the settings of this project are not trusted: {printable(path)}"
             raise TrustError(message, hint=f"read them and what they load, then: {command}")
@@ -211,6 +211,11 @@ def printable(text: object) -> str:
     """A path for a message: control characters and broken names are escaped, they may come from a stranger."""
     shown = str(text)
     return shown if shown.isprintable() else ascii(shown)
+
+
+def quoted(path: Path) -> str:
+    """A path for a command that is shown; one that could do harm to the terminal is escaped, not typeable."""
+    return shlex.quote(printable(path))
 
 
 def _unlisted(file: Path, entries: Iterable[LoadEntry]) -> list[str]:
