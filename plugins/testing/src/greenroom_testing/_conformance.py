@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import anyio
 import anyio.lowlevel
 import pytest
+
 from greenroom import EffectTree, Host, load_settings
 
 WORKERS = ("AnyIO worker", "Trio thread", "asyncio_")
