@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from greenroom import hookspecs
-from greenroom._settings import load_settings
+from greenroom import Host, hookspecs, load_settings
 from greenroom._settings_rules import HOST_KEYS, SECTION_KEYS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,9 +90,41 @@ def test_the_two_commands_of_the_readme_are_those_that_ci_runs() -> None:
     assert re.search(r"^pip install --quiet uv && uv run pytest\b", script, re.MULTILINE)
 
 
-def test_the_plugin_of_the_readme_has_twelve_lines() -> None:
-    plugin = _blocks(ROOT / "README.md", "python")[0]
-    assert len([line for line in plugin.splitlines() if line.strip()]) == 12
+@pytest.fixture
+def readme_project(tmp_path: Path) -> Path:
+    """Write the plugin of the README and its settings into a folder."""
+    (tmp_path / "greeter.py").write_text(_blocks(ROOT / "README.md", "python")[0])
+    (tmp_path / "greenroom.toml").write_text(_blocks(ROOT / "README.md", "toml")[0])
+    return tmp_path
+
+
+def test_the_plugin_of_the_readme_has_twelve_lines(readme_project: Path) -> None:
+    assert len([line for line in (readme_project / "greeter.py").read_text().splitlines() if line.strip()]) == 12
+
+
+@pytest.mark.anyio
+async def test_the_plugin_of_the_readme_greets_by_its_settings_and_says_goodbye(
+    readme_project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Host(load_settings(user_file=readme_project / "greenroom.toml")) as host:
+        record = host.plugin("greeter")
+        assert (record.id, record.state, record.error) == ("local:greeter", "active", None)
+        assert capsys.readouterr().out == "hello, Ada\n"
+    assert capsys.readouterr().out == "goodbye\n"
+
+
+def test_the_commands_of_the_readme_work_one_after_the_other_in_the_project_it_shows(readme_project: Path) -> None:
+    lines = [line for block in _blocks(ROOT / "README.md", "bash") for line in block.splitlines()]
+    commands = [line.partition("greenroom ")[2].split() for line in lines if "greenroom " in line]
+    assert ["plugins", "check", "greeter"] in commands
+    executable = Path(sys.executable).with_name("greenroom")
+    # The page lists plugins before there is a project; here is one, so trust comes first.
+    for arguments in sorted(commands, key=lambda words: words[0] != "trust"):
+        confirmed = ["--yes"] if arguments[0] == "trust" else []  # there is no terminal to ask
+        done = subprocess.run(
+            [executable, *arguments, *confirmed], cwd=readme_project, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"greenroom {' '.join(arguments)}\n{done.stdout}{done.stderr}"
 
 
 def test_the_settings_page_shows_every_key_of_the_host_and_is_accepted(tmp_path: Path) -> None:
