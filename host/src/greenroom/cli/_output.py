@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from enum import Enum
 from pathlib import PurePath
 from typing import IO, NoReturn
@@ -20,12 +21,12 @@ from greenroom.errors import GreenroomError
 def emit_json(value: object) -> None:
     """Print a value as JSON, in ASCII, so that no terminal and no pipe can break it.
 
-    Dataclasses become objects; paths, dates and the like become strings.
+    Dataclasses become objects; paths, dates, infinities and the like become strings.
 
     Raises:
         TypeError: something in it has no JSON form.
     """
-    click.echo(json.dumps(value, indent=2, default=_plain))
+    click.echo(json.dumps(_plain(value), indent=2))
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -117,16 +118,23 @@ def _width(text: str) -> int:
 
 
 def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return dict(value)
+    """Data as JSON has it, at all depths; `json` alone would write NaN and infinities, which are no JSON."""
+    if value is None or (isinstance(value, str | bool | int) and not isinstance(value, Enum)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime | date):
+        return _plain(value.value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(_plain, value), key=str)
+    if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, PurePath):
         return str(value)
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=str)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -19,7 +19,7 @@ from greenroom._version import __version__
 from greenroom.cli._commands import plugin_commands
 from greenroom.cli._output import emit_json, table
 from greenroom.cli._state import CliState
-from greenroom.errors import GreenroomError
+from greenroom.errors import GreenroomError, SettingsError
 
 OLDEST_PYTHON = (3, 11)
 Verdict = Literal["ok", "note", "problem"]
@@ -64,6 +64,9 @@ def _answers(check: Callable[[CliState], Iterator[Finding]], state: CliState) ->
     name = check.__name__.strip("_").replace("_", " ")
     try:
         yield from check(state)
+    except SettingsError as error:
+        if check is _settings:  # the others need the settings as well; one report is enough
+            yield Finding(name, "problem", str(error.args[0]), error.hint)
     except GreenroomError as error:
         yield Finding(name, "problem", str(error.args[0]), error.hint)
     except OSError as error:
