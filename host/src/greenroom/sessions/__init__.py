@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from greenroom.sessions._encoding import MAX_DEPTH, MAX_EVENT_BYTES, MAX_TEXT_BYTES
 from greenroom.sessions._errors import (
     EventRefused,
     ForkRefused,
     HistoryNotLoaded,
+    InvariantsViolated,
     InvariantViolation,
     ProcessNotEnded,
     RecordConflict,
@@ -31,6 +33,25 @@ from greenroom.sessions._event import (
     header_from_json,
     header_to_json,
 )
+from greenroom.sessions._fork import fork_seed
+from greenroom.sessions._inbox import InboxState
+from greenroom.sessions._invariants import (
+    Invariant,
+    Invariants,
+    InvariantSettings,
+    SessionChecks,
+    Trace,
+    Violation,
+)
+from greenroom.sessions._loading import inspect_session, resume_session
+from greenroom.sessions._memory import MemoryStore
+from greenroom.sessions._memory_lease import Medium
+from greenroom.sessions._messages import ModelMessage, derive_messages
+from greenroom.sessions._ports import Observer, Ports, Report, Validator
+from greenroom.sessions._recovery import INTERRUPTED, Closer, closers
+from greenroom.sessions._registry import Entered, Prepared, SessionHooks, SessionRegistry
+from greenroom.sessions._session import TAIL_BYTES, TAIL_EVENTS, Session
+from greenroom.sessions._state import SessionState, same_request
 from greenroom.sessions._store import (
     PAGE,
     Barrier,
@@ -49,16 +70,26 @@ from greenroom.sessions._store import (
     SessionLease,
     SessionStore,
 )
+from greenroom.sessions._surface import SurfaceFold, SurfaceView, fold_surface
+from greenroom.sessions._vocabulary import Vocabulary
 from greenroom.sessions.vocabulary import FOLDED_TYPES, EndReason, EventType, Message, TriggerKind, event_key
 
 __all__ = [
     "FOLDED_TYPES",
     "FORMAT_VERSION",
+    "INTERRUPTED",
+    "MAX_DEPTH",
+    "MAX_EVENT_BYTES",
+    "MAX_TEXT_BYTES",
     "PAGE",
+    "TAIL_BYTES",
+    "TAIL_EVENTS",
     "Barrier",
+    "Closer",
     "DeadOwner",
     "EndProcess",
     "EndReason",
+    "Entered",
     "Event",
     "EventRefused",
     "EventType",
@@ -67,10 +98,21 @@ __all__ = [
     "ForkRefused",
     "Header",
     "HistoryNotLoaded",
+    "InboxState",
+    "Invariant",
+    "InvariantSettings",
     "InvariantViolation",
+    "Invariants",
+    "InvariantsViolated",
     "Mail",
+    "Medium",
+    "MemoryStore",
     "Message",
+    "ModelMessage",
+    "Observer",
     "Owner",
+    "Ports",
+    "Prepared",
     "ProcessNotEnded",
     "ProviderProcess",
     "Record",
@@ -79,24 +121,43 @@ __all__ = [
     "RecordWrite",
     "RepairReport",
     "Replace",
+    "Report",
+    "Session",
+    "SessionChecks",
     "SessionDamaged",
     "SessionEntry",
     "SessionError",
     "SessionExists",
     "SessionFenced",
+    "SessionHooks",
     "SessionLease",
     "SessionNotFound",
     "SessionNotLive",
     "SessionOwned",
+    "SessionRegistry",
+    "SessionState",
     "SessionStore",
     "StoreStalled",
     "Surface",
+    "SurfaceFold",
+    "SurfaceView",
+    "Trace",
     "TriggerKind",
     "UnreadableSession",
+    "Validator",
+    "Violation",
+    "Vocabulary",
     "check_id",
+    "closers",
+    "derive_messages",
     "event_from_json",
     "event_key",
     "event_to_json",
+    "fold_surface",
+    "fork_seed",
     "header_from_json",
     "header_to_json",
+    "inspect_session",
+    "resume_session",
+    "same_request",
 ]

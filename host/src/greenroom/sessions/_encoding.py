@@ -32,12 +32,13 @@ _plain: Final = msgspec.json.Decoder().decode
 class Entry:
     """A registered type, prepared for the hot path: how its payload becomes bytes, and back."""
 
-    __slots__ = ("check", "decode", "encode", "ignorable", "kind", "name", "surface")
+    __slots__ = ("check", "decode", "encode", "ignorable", "kind", "name", "pieces", "surface")
 
     def __init__(self, kind: EventType, check: Callable[[JsonValue], None] | None = None) -> None:
         self.kind = kind
         self.name = kind.name
         self.surface = kind.surface
+        self.pieces = kind.name == "assistant/message"  # only its final piece is model-visible
         self.ignorable = kind.ignorable
         self.check = check
         self.encode: Callable[[JsonValue], bytes]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from greenroom.errors import GreenroomError
 
 
@@ -117,3 +119,29 @@ class InvariantViolation(GreenroomError):
 
 class InvariantsViolated(EventRefused, ExceptionGroup[InvariantViolation]):
     """Raised by `append` with every violation that the event would have caused."""
+
+    def __init__(self, message: str, violations: Sequence[InvariantViolation]) -> None:
+        super().__init__(message, plugin=violations[0].plugin)
+
+
+def busy(type_name: str, session_id: str) -> EventRefused:
+    """An append in the middle of another: observers may not append to the session they observe."""
+    return EventRefused(
+        f"{type_name}: session {session_id} is in the middle of an append; observers may not append to it",
+        session_id=session_id,
+    )
+
+
+def closed(type_name: str, session_id: str) -> SessionNotLive:
+    """An append after the end."""
+    return SessionNotLive(f"{type_name}: session {session_id} is closed", session_id=session_id)
+
+
+def unregistered(type_name: str, session_id: str, owner: str | None) -> EventRefused:
+    """An append of a type that nobody registered."""
+    return EventRefused(
+        f"{type_name} is not a registered event type",
+        session_id=session_id,
+        plugin=owner,
+        hint="register it with the hook event_types()" if owner else None,
+    )

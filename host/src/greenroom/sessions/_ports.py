@@ -6,6 +6,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from greenroom.sessions._event import Event
@@ -45,3 +46,12 @@ def random_id() -> str:
 def log_error(error: Exception, what: str) -> None:
     """Report a contained error to the logger `greenroom.sessions`."""
     logging.getLogger("greenroom.sessions").error("%s failed", what, exc_info=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Time (milliseconds since the epoch), fresh ids, and where contained errors go."""
+
+    clock: Callable[[], int] = wall_clock
+    new_id: Callable[[], str] = random_id
+    report: Report = log_error

@@ -9,18 +9,18 @@ from typing import Final, Literal
 
 from greenroom.sessions._enclosed import append_enclosed
 from greenroom.sessions._encoding import Entry
-from greenroom.sessions._errors import EventRefused, HistoryNotLoaded, SessionError, SessionNotLive
+from greenroom.sessions._errors import HistoryNotLoaded, SessionNotLive, busy, closed, unregistered
 from greenroom.sessions._event import Event, Header, Replace, Surface
 from greenroom.sessions._history import History
 from greenroom.sessions._messages import ModelMessage, fold_log
 from greenroom.sessions._outlet import Outlet
-from greenroom.sessions._ports import Observer, Report, Validator, log_error, random_id, wall_clock
+from greenroom.sessions._ports import Observer, Ports, Validator
 from greenroom.sessions._seed import adopt_seed
 from greenroom.sessions._state import FOLDS, SessionState
 from greenroom.sessions._store import Barrier, Extras, SessionLease, SessionStore
 from greenroom.sessions._surface import SurfaceFold, SurfaceView, refold, require_marker, require_sources
 from greenroom.sessions._vocabulary import Undo, Vocabulary
-from greenroom.sessions.vocabulary import Blob, JsonValue, SeedEnd, SessionRecast
+from greenroom.sessions.vocabulary import Blob, JsonValue, SeedEnd, SessionRecast, event_key
 
 TAIL_EVENTS: Final = 1024
 """Events kept in memory per session; older ones are read from the store (a page there costs about 0.1 ms)."""
@@ -45,16 +45,14 @@ class Session:
         *,
         seed: Sequence[Event] | None = None,
         validators: Sequence[Validator] = (),
-        clock: Callable[[], int] = wall_clock,
-        new_id: Callable[[], str] = random_id,
-        report: Report = log_error,
+        ports: Ports = Ports(),  # noqa: B008 - frozen, so it may be shared
     ) -> None:
         self.header: Final = header
         self.vocabulary: Final = vocabulary
         self.state = SessionState.of(header)
         self._entries = vocabulary.entries
         self._validators = tuple(validators)
-        self._clock, self._new_id, self._report = clock, new_id, report
+        self._clock, self._new_id, self._report = ports.clock, ports.new_id, ports.report
         self._next = 0
         self._tail: deque[Event] = deque()
         self._snapshot: tuple[Event, ...] = ()
@@ -79,8 +77,6 @@ class Session:
             validator.replay(events)
         if not events or events[-1].type != "session/seed-end":
             self.append("session/seed-end", SeedEnd())
-
-    # what it is
 
     @property
     def id(self) -> str:
@@ -117,6 +113,11 @@ class Session:
         """Whether it is connected to a store and not sealed."""
         return self._outlet.lease is not None and not self._sealed
 
+    @property
+    def validators(self) -> tuple[Validator, ...]:
+        """Who judges each event before it is committed."""
+        return self._validators
+
     def observe(self, observer: Observer) -> Undo:
         """Call `observer(event)` after each commit, in the order of registration; the answer takes it back.
 
@@ -134,8 +135,6 @@ class Session:
 
         return undo
 
-    # writing
-
     def append(
         self,
         type: str,
@@ -144,31 +143,34 @@ class Session:
         surface: Surface | None = None,
         sources: Sequence[int] | None = None,
         extras: Extras | None = None,
+        time: int | None = None,
     ) -> Event:
         """Validate, encode once, number and commit an event; then tell the observers.
 
         `payload` is an instance of the type's model, or a mapping with its fields.
         `surface` and `sources` belong to model-visible types; a replacement without
-        sources names what it replaces. `extras` go into the event's transaction.
+        sources names what it replaces. `extras` go into the event's transaction, `time` is for
+        history that happened earlier (milliseconds since the epoch).
 
         Raises EventRefused (a veto is one, InvariantsViolated), SessionNotLive after the
         session was sealed, and what the store raises when it cannot take more. Nothing
         was written then. Never blocks.
         """
         if self._busy or self._sealed:
-            raise self._closed_for(type)
+            raise busy(type, self.id) if self._busy else closed(type, self.id)
         entry = self._entries.get(type)
         if entry is None:
-            raise self._unknown(type)
+            raise unregistered(type, self.id, self.vocabulary.owner_of(type))
         raw, data = entry.freeze(payload)
         seq = self._next
         observers = self._observers
         self._busy = True
         try:
-            if entry.surface or surface is not None or sources is not None:
-                event, span = self._visible(entry, raw, data, surface, sources)
+            if surface is None and sources is None and (not entry.surface or (entry.pieces and not data.final)):
+                now = self._clock() if time is None else time
+                event, span = Event(seq, now, type, raw, entry.ignorable), None
             else:
-                event, span = Event(seq, self._clock(), type, raw, entry.ignorable), None
+                event, span = self._visible(entry, raw, data, surface, sources, time)
             for validator in self._validators:
                 validator.stage(event, data)
             self._outlet.write((event,), extras)  # the commit: what follows cannot fail
@@ -181,7 +183,7 @@ class Session:
                 fold(self.state, seq, data)
                 if type == "session/recast":
                     self._cut(data)
-            elif entry.surface:
+            elif entry.surface and (surface is not None or self._history.keeping):
                 self._show(event, span)
             if observers:
                 self._notify(observers, event)
@@ -199,14 +201,21 @@ class Session:
                 self._report(error, f"an observer of session {self.id} at seq {event.seq}")
 
     def _visible(
-        self, entry: Entry, raw: bytes, data: JsonValue, surface: Surface | None, sources: Sequence[int] | None
+        self,
+        entry: Entry,
+        raw: bytes,
+        data: JsonValue,
+        surface: Surface | None,
+        sources: Sequence[int] | None,
+        time: int | None,
     ) -> tuple[Event, tuple[int, int] | None]:
         name, seq = entry.name, self._next
         require_marker(name, data, surface, sources, visible=entry.surface)
         if sources is None and isinstance(surface, Replace):
             sources = self._fold.covered(surface) or None
         cited = require_sources(name, seq, sources) if sources is not None else None
-        event = Event(seq, self._clock(), name, raw, entry.ignorable, surface, cited)
+        now = self._clock() if time is None else time
+        event = Event(seq, now, name, raw, entry.ignorable, surface, cited)
         return event, self._fold.span(event, self._lookup) if isinstance(surface, Replace) else None
 
     def _show(self, event: Event, span: tuple[int, int] | None) -> None:
@@ -233,23 +242,6 @@ class Session:
             deferred, self._after = self._after, []
             for call in deferred:
                 call()
-
-    def _closed_for(self, type_name: str) -> SessionError:
-        if self._busy:
-            return EventRefused(
-                f"{type_name}: session {self.id} is in the middle of an append; observers may not append to it",
-                session_id=self.id,
-            )
-        return SessionNotLive(f"{type_name}: session {self.id} is closed", session_id=self.id)
-
-    def _unknown(self, type_name: str) -> EventRefused:
-        owner = self.vocabulary.owner_of(type_name)
-        return EventRefused(
-            f"{type_name} is not a registered event type",
-            session_id=self.id,
-            plugin=owner,
-            hint="register it with the hook event_types()" if owner else None,
-        )
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
@@ -307,8 +299,6 @@ class Session:
             raise SessionNotLive(f"session {self.id} is not entered, or no longer", session_id=self.id)
         return lease
 
-    # reading
-
     async def events(
         self, start: int = 0, stop: int | None = None, *, types: Sequence[str] | None = None
     ) -> Sequence[Event]:
@@ -323,12 +313,9 @@ class Session:
 
     async def find(self, key: str) -> Sequence[int]:
         """The seqs of the events that carry this call or message id."""
-        store = self._store
-        if store is None:
-            from greenroom.sessions.vocabulary import event_key
-
-            return [event.seq for event in self._tail if event_key(event.type, event.raw) == key]
-        return await store.find(self.id, key)
+        if self._store is not None:
+            return await self._store.find(self.id, key)
+        return [event.seq for event in self._tail if event_key(event.type, event.raw) == key]
 
     def _lookup(self, seq: int) -> Event | None:
         if self._tail and seq >= self._tail[0].seq:
@@ -374,13 +361,21 @@ class Session:
         self._history.adopt(log)
         self._fold.adopt(refold(log.operations), head)
 
-    # life, for the registry
-
     def connect(self, store: SessionStore, lease: SessionLease) -> None:
         """Enter: write what was held so far to the lease, and everything from now on."""
         self._outlet.connect(lease)
         self._store = store
         self._tail = deque(self._tail, TAIL_EVENTS)
+
+    def restore(self, state: SessionState, next_seq: int, tail: Sequence[Event], store: SessionStore) -> None:
+        """Be what the store holds: this folded state, and these latest events."""
+        self.state, self._next, self._store = state, next_seq, store
+        self._tail = deque(tail, TAIL_EVENTS)
+        self._fold.complete = next_seq == 0
+
+    def validate_with(self, validators: Sequence[Validator]) -> None:
+        """Use these validators from now on; they have been told what the log holds."""
+        self._validators = tuple(validators)
 
     def defer(self, call: Callable[[], None]) -> None:
         """Do it now, or when the append or the one-shot turn that is going on is over."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -45,6 +44,7 @@ class SessionState:
         native_id: the provider's id of the conversation.
         inbox: pending input; a fork does not inherit its parent's.
         asked: open questions by id.
+        inbox_at_turn: pending input when the last turn was opened.
     """
 
     seed_length: int
@@ -64,6 +64,7 @@ class SessionState:
     native_id: str | None = None
     inbox: InboxState = InboxState()  # noqa: RUF009 - frozen, so it may be shared
     asked: dict[str, PermissionAsked] = field(default_factory=dict)
+    inbox_at_turn: InboxState = InboxState()  # noqa: RUF009 - frozen, so it may be shared
 
     @classmethod
     def of(cls, header: Header) -> SessionState:
@@ -81,15 +82,20 @@ class SessionState:
         return self.last_turn + 1
 
 
+_VOIDS_QUESTIONS: Final = ("error", "aborted", "interrupted")
+"""Ends of a turn after which nobody waits for an answer to the questions that name it."""
+
+
 def _turn_start(state: SessionState, seq: int, data: TurnStart) -> None:
     state.last_turn = state.open_turn = data.turn
     state.open_step, state.last_step, state.turn_start = None, 0, seq
+    state.inbox_at_turn = state.inbox
 
 
 def _turn_end(state: SessionState, seq: int, data: TurnEnd) -> None:  # noqa: ARG001 - folds share a signature
     state.open_turn = state.open_step = None
     state.last_reason = data
-    if state.asked:
+    if state.asked and data.reason.kind in _VOIDS_QUESTIONS:
         state.asked = {id_: asked for id_, asked in state.asked.items() if asked.turn != data.turn}
 
 
@@ -157,21 +163,19 @@ def _seed_end(state: SessionState, seq: int, data: SeedEnd) -> None:  # noqa: AR
         state.native_id, state.asked = None, {}  # the parent's conversation and its questions stay the parent's
 
 
-FOLDS: Final = MappingProxyType[str, Callable[[SessionState, int, JsonValue], None]](
-    {
-        "turn/start": _turn_start,
-        "turn/end": _turn_end,
-        "step/start": _step_start,
-        "step/end": _step_end,
-        "request/header": _header,
-        "request/context": _context,
-        "provider/session": _native,
-        "agent/config": _config,
-        "inbox/spliced": _spliced,
-        "permission/asked": _asked,
-        "permission/answered": _answered,
-        "session/recast": _recast,
-        "session/seed-end": _seed_end,
-    }
-)
+FOLDS: Final[Mapping[str, Callable[[SessionState, int, JsonValue], None]]] = {
+    "turn/start": _turn_start,
+    "turn/end": _turn_end,
+    "step/start": _step_start,
+    "step/end": _step_end,
+    "request/header": _header,
+    "request/context": _context,
+    "provider/session": _native,
+    "agent/config": _config,
+    "inbox/spliced": _spliced,
+    "permission/asked": _asked,
+    "permission/answered": _answered,
+    "session/recast": _recast,
+    "session/seed-end": _seed_end,
+}
 """What each type changes; `step/*` matters only inside the open turn, the others are the folded types."""

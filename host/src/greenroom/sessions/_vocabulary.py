@@ -59,8 +59,8 @@ class Vocabulary:
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """The prepared types by name: a live, read-only view."""
-        return MappingProxyType(self._entries)
+        """The prepared types by name, live; only `add` changes it (a proxy would cost at each append)."""
+        return self._entries
 
     @property
     def triggers(self) -> Mapping[str, TriggerKind]:
