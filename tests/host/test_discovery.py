@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -260,14 +261,30 @@ def test_a_module_that_an_entry_point_brings_already_is_listed_as_shadowed(site:
     assert second.shadowed_by == "acme:a, which has the same target"
 
 
-def test_a_distribution_that_was_written_within_one_tick_of_the_last_scan_is_seen_after_a_refresh(site: Site) -> None:
+def test_a_distribution_that_was_written_within_one_tick_of_the_last_scan_is_seen_and_can_be_imported(
+    site: Site,
+) -> None:
     before = site.folder.stat()
     assert discover(path=site.path) == []
-    site.dist("acme", entries={"a": "acme"})
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("acme_tick_module")
+    site.dist("acme", entries={"a": "acme_tick_module"}, modules={"acme_tick_module.py": "x = 1"})
     os.utime(site.folder, ns=(before.st_atime_ns, before.st_mtime_ns))  # the clock did not tick
-    assert discover(path=site.path) == [], "the folder's mtime is the key of the cache, so this shows the trap"
-    refresh_metadata()
     assert ids(discover(path=site.path)) == ["acme:a"]
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("acme_tick_module")  # the folder's mtime is the key of the cache: the trap
+    refresh_metadata()
+    assert importlib.import_module("acme_tick_module").x == 1
+
+
+def test_of_two_versions_in_one_folder_the_one_that_was_installed_last_counts(site: Site) -> None:
+    for version, when in [("10.0", 100), ("9.0", 300), ("8.0", 200)]:
+        os.utime(site.dist("acme", version, entries={"a": f"v{version[0]}"}), (when, when))
+    assert [(c.version, c.shadowed) for c in discover(path=site.path)] == [
+        ("9.0", False),
+        ("10.0", True),
+        ("8.0", True),
+    ]
 
 
 def test_a_refresh_drops_the_standard_library_s_cache_as_well(site: Site) -> None:

@@ -13,9 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from importlib_metadata import Distribution
-
-from greenroom._metadata import GROUP, declared_entry_points, distributions, editable_root, folder_of
+from greenroom._metadata import GROUP, Installed, declared_entry_points, installed, normalize
 from greenroom._settings_rules import HOST_KEYS
 
 Origin = Literal["entry-point", "module", "file", "folder"]
@@ -62,15 +60,6 @@ class Candidate:
         return self.shadowed_by is not None
 
 
-def normalize(name: str) -> str:
-    """Return a name in the form in which names are compared; an id keeps its colon.
-
-    The rule of the packaging specification for names of distributions. Written out, because
-    importing `packaging.utils` takes as long as looking at 500 distributions.
-    """
-    return re.sub(r"[-_.]+", "-", name.strip()).lower()
-
-
 class Entry(Protocol):
     """What an entry of `[plugins] load` says; `_settings.LoadEntry` is one."""
 
@@ -98,8 +87,7 @@ def discover(load: Iterable[Entry] = (), *, path: list[str] | None = None) -> li
         Installed ones ordered by id, a shadowed one behind what shadows it; then the entries of
         `load` in their order. The first distribution of a name is the one that imports find.
     """
-    once = set(_installed(path))  # a folder may stand on the path twice
-    found = sorted(once, key=lambda c: (normalize(c.id), c.shadowed, str(c.location), c.target))
+    found = sorted(_installed(path), key=lambda c: (normalize(c.id), c.shadowed, str(c.location), c.target))
     used = {c.target: c.id for c in reversed(found) if not c.shadowed}
     for candidate in map(_local, load):
         owner = used.get(candidate.target)
@@ -109,62 +97,54 @@ def discover(load: Iterable[Entry] = (), *, path: list[str] | None = None) -> li
 
 
 def _installed(path: list[str] | None) -> Iterator[Candidate]:
-    for dist in distributions(path):
+    first: dict[str, Installed] = {}
+    for dist in installed(path):
+        winner = first.setdefault(dist.key, dist)
         try:
-            yield from _plugins_of(dist, path)
-        except Exception as error:  # noqa: BLE001 - metadata is foreign input; one broken file must not hide the others
-            name = _name_of_broken(dist)
+            yield from _plugins_of(dist, winner)
+        except (ValueError, OSError) as error:
             yield Candidate(
-                id=name,
-                name=name,
-                distribution=name,
+                id=dist.key,
+                name=dist.key,
+                distribution=dist.key,
                 origin="entry-point",
                 target="",
-                location=Path(folder_of(dist)),
-                problem=f"the metadata of {name} cannot be read: {type(error).__name__}: {error}",
-                hint=f"reinstall or uninstall {name}",
+                location=Path(dist.info),
+                problem=f"the metadata of {dist.key} cannot be read: {type(error).__name__}: {error}",
+                hint=f"reinstall or uninstall {dist.key}",
             )
 
 
-def _plugins_of(dist: Distribution, path: list[str] | None) -> Iterator[Candidate]:
-    text = dist.read_text("entry_points.txt") or ""
-    root = editable_root(dist)
+def _plugins_of(dist: Installed, winner: Installed) -> Iterator[Candidate]:
+    brings = GROUP.encode() in dist.read("entry_points.txt")
+    root = dist.editable_root()
     declared = declared_entry_points(root) if root is not None else None
-    if f"[{GROUP}]" not in text.replace(" ", "") and not declared:
-        return  # the usual case; reading METADATA of every distribution would cost most of the scan
-    shadowed_by = _shadowed_by(dist, path)
-    if shadowed_by == "":
-        return
-    name = dist.metadata["Name"]
-    entries = [(e.name, e.value.partition("[")[0].replace(" ", "")) for e in dist.entry_points if e.group == GROUP]
-    installed = dict(entries)
-    entries += [(short, target) for short, target in (declared or {}).items() if short not in installed]
+    entries = dist.entry_points() if brings else []
+    known = dict(entries)
+    entries += [(short, target) for short, target in (declared or {}).items() if short not in known]
+    if not entries:
+        return  # the usual case
+    name, version = dist.name_and_version()
+    shadowed_by = None
+    if winner is not dist:
+        if winner.name_and_version()[1] == version and winner.entry_points() == dist.entry_points():
+            return  # one installation seen twice, as a build folder beside an editable install
+        shadowed_by = f"{' '.join(winner.name_and_version())} in {winner.folder}"
     for short, target in entries:
         candidate = Candidate(
             id=f"{normalize(name)}:{short}",
             name=short,
             distribution=name,
-            version=dist.version,
+            version=version,
             origin="entry-point",
             target=target,
-            location=root or Path(folder_of(dist)),
+            location=root or Path(dist.folder),
             editable=root is not None,
             shadowed_by=shadowed_by,
         )
         if root is not None:
-            candidate = _check_editable(candidate, root, declared, installed)
+            candidate = _check_editable(candidate, root, declared, known)
         yield _check(candidate, repeated=[entry for entry, _ in entries].count(short) > 1)
-
-
-def _shadowed_by(dist: Distribution, path: list[str] | None) -> str | None:
-    """Say what imports find before `dist`: None for nothing, '' for the very same thing."""
-    first = next(distributions(path, name=dist.metadata["Name"]), dist)
-    here, there = folder_of(dist), folder_of(first)
-    if here == there and first.read_text("METADATA") == dist.read_text("METADATA"):
-        return None
-    if first.version == dist.version and first.read_text("entry_points.txt") == dist.read_text("entry_points.txt"):
-        return ""  # one installation seen twice, as a build folder beside an editable install
-    return f"{first.metadata['Name']} {first.version} in {there}"
 
 
 def _check_editable(
@@ -231,10 +211,3 @@ def _local(entry: Entry) -> Candidate:
         hint = f"install a project folder instead: pip install -e {path}"
         return replace(candidate, problem=f"a folder of code needs an __init__.py: {path}", hint=hint)
     return _check(candidate)
-
-
-def _name_of_broken(dist: Distribution) -> str:
-    try:
-        return str(dist.metadata["Name"])
-    except Exception:  # noqa: BLE001 - whatever makes it unreadable is already being reported
-        return "unreadable in " + (folder_of(dist) or "an unknown place")

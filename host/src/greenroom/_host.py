@@ -272,6 +272,7 @@ class Host:
         raise PluginError(f"the host does not start ({why} plugins): " + "; ".join(lines), hint=hint)
 
     async def _close(self) -> None:
+        self._data_directory = None  # plugins.json keeps how the plugins went, not that this host has left
         # Not bounded as a whole: each clean-up is, and none may be skipped.
         with anyio.CancelScope(shield=True):
             await self.scope.aclose()

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from greenroom._discovery import Candidate, normalize
+from greenroom._discovery import Candidate
+from greenroom._metadata import normalize
 
 NO_PLUGINS: Final = "GREENROOM_NO_PLUGINS"
 
