@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 from greenroom._engine import Engine, failure
-from greenroom._feed import Feed
+from greenroom._feed import Feed, Source
 from greenroom._order import in_order, reasons
 from greenroom.errors import PLUGIN_ERRORS, HookError
 
@@ -153,19 +153,19 @@ class Observe(Caller[P, R]):
     of their plugin's scope drains.
 
     Attributes:
-        refeed: reads again what a lagged queue dropped, or None where the calls
-            have no durable source.
+        source: reads again what a lagged queue dropped, or None where the calls
+            stand in no log.
     """
 
     def __init__(self, spec: Spec, engine: Engine) -> None:
         super().__init__(spec, engine)
-        self.refeed: Callable[[tuple[object, ...] | None], Iterable[tuple[object, ...]]] | None = None
+        self.source: Source | None = None
         self._feeds: dict[int, Feed] = {}
 
     def feed(self, impl: Impl) -> Feed:
         """Return the queue of an `async def` implementation, made on first use."""
         if id(impl) not in self._feeds:
-            self._feeds[id(impl)] = Feed(impl, self._engine, lambda: self.refeed)
+            self._feeds[id(impl)] = Feed(impl, self._engine, lambda: self.source)
         return self._feeds[id(impl)]
 
     def replace(self, added: Iterable[Impl], removed: Iterable[Impl]) -> None:

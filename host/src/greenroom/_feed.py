@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
@@ -13,37 +14,64 @@ if TYPE_CHECKING:
     from greenroom._impl import Impl
 
 FEED_LENGTH: Final = 1_000
-"""Calls that may wait for one observer (hooks.md)."""
+"""Calls that may wait for one observer (docs/hooks.md)."""
 
 Call = tuple[object, ...]
-Refeed = Callable[[Call | None], Iterable[Call]]
-"""Given the last delivered call, returns those that came after it."""
+
+
+class Source(Protocol):
+    """Where calls can be read again: a log, or several."""
+
+    def place(self, call: Call) -> tuple[Hashable, int]:
+        """Return the log of a call and its number there."""
+
+    async def read(self, call: Call, number: int) -> Sequence[Call]:
+        """Return the calls of the same log from `number` on, a bounded page; none when the log is gone."""
+
+
+@dataclass(slots=True)
+class _Gap:
+    """What one log dropped: from `number` to `last`."""
+
+    call: Call
+    number: int
+    last: int
 
 
 class Feed:
     """Calls that wait for one observer, in order.
 
-    When it is full, new calls are dropped and the observer has lagged. Where the
-    calls have a durable source they are read again from it, after the last one
-    delivered; elsewhere the lag is reported and the calls are gone.
+    When it is full, new calls are dropped and the observer has lagged. Calls that
+    stand in a log are read again from it, so each is delivered once and in order;
+    of others the number is reported and they are gone.
     """
 
-    def __init__(self, impl: Impl, engine: Engine, refeed: Callable[[], Refeed | None]) -> None:
+    def __init__(self, impl: Impl, engine: Engine, source: Callable[[], Source | None]) -> None:
         self._impl = impl
         self._engine = engine
-        self._refeed = refeed
+        self._source = source
         self._waiting: deque[Call] = deque()
         self._wake = anyio.Event()
+        self._gaps: dict[Hashable, _Gap] = {}
         self._dropped = 0
-        self._last: Call | None = None
 
     def put(self, call: Call) -> None:
-        """Queue a call, or count it as dropped; never blocks."""
-        # While lagged nothing more is queued: it would overtake what was dropped.
-        if self._dropped or len(self._waiting) >= FEED_LENGTH:
-            self._dropped += 1
+        """Queue a call, or note that it was dropped; never blocks."""
+        source = self._source()
+        if source is None:
+            if len(self._waiting) < FEED_LENGTH:
+                self._waiting.append(call)
+            else:
+                self._dropped += 1
         else:
-            self._waiting.append(call)
+            log, number = source.place(call)
+            # While a log lags its calls are not queued: they would overtake what was dropped.
+            if (gap := self._gaps.get(log)) is not None:
+                gap.last = number
+            elif len(self._waiting) < FEED_LENGTH:
+                self._waiting.append(call)
+            else:
+                self._gaps[log] = _Gap(call, number, number)
         self._wake.set()
 
     async def run(self) -> None:
@@ -51,25 +79,24 @@ class Feed:
         while True:
             await self._wake.wait()
             self._wake = anyio.Event()
-            await self._drain()
-
-    async def _drain(self) -> None:
-        while self._waiting or self._dropped:
-            while self._waiting:
-                await self._deliver(self._waiting.popleft())
-            if self._dropped:
+            while self._waiting or self._gaps or self._dropped:
+                while self._waiting:
+                    await self._engine.attempt(self._impl, self._waiting.popleft())
                 await self._catch_up()
 
     async def _catch_up(self) -> None:
-        dropped, self._dropped = self._dropped, 0
-        refeed = self._refeed()
-        if refeed is None:
-            error = RuntimeError(f"the observer lagged, {dropped} calls were dropped")
-            self._engine.report(self._impl, error)
-            return
-        for call in refeed(self._last):
-            await self._deliver(call)
-
-    async def _deliver(self, call: Call) -> None:
-        await self._engine.attempt(self._impl, call)
-        self._last = call
+        source = self._source()
+        for log, gap in tuple(self._gaps.items()):
+            # Read until the last one that was dropped, also meanwhile; only then may calls queue again.
+            while source is not None and gap.number <= gap.last:
+                page = await source.read(gap.call, gap.number)
+                if not page:
+                    self._dropped += gap.last - gap.number + 1
+                    break
+                for call in page:
+                    await self._engine.attempt(self._impl, call)
+                    gap.number = source.place(call)[1] + 1
+            del self._gaps[log]
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            self._engine.report(self._impl, RuntimeError(f"the observer lagged, {dropped} calls were dropped"))
