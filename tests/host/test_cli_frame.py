@@ -9,6 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -133,6 +134,49 @@ def test_an_override_of_the_command_line_reaches_the_settings(capsys) -> None:
     assert rows["plugins.strict"] == (True, "--set plugins.strict")
     assert rows["plugins.deny"][0] == ["a"]
     assert rows["plugins.x.y"] == ([1], "--set plugins.x.y")
+
+
+HOSTING = """
+    import anyio, click, greenroom
+
+    @greenroom.hookimpl
+    def plugin_settings():
+        return None
+
+    @greenroom.hookimpl
+    async def activate(scope):
+        if FAILS:
+            raise ValueError("no\x1b[2J")
+
+    @click.command()
+    @click.pass_obj
+    def command(state):
+        async def main():
+            async with state.host() as host:
+                click.echo([record.state for record in host.plugins() if record.name == "traced"])
+        anyio.run(main)
+"""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_trace_hooks_prints_every_outcome_to_stderr(site, capsys, fails: bool) -> None:
+    entries = "[greenroom]\ntraced = traced_mod\n" + commands(traced="traced_mod:command")
+    site.dist("dist-a", entries=entries, modules={"traced_mod.py": f"FAILS = {fails}\n" + textwrap.dedent(HOSTING)})
+    assert run(["--trace-hooks", "traced"]) == 0
+    captured = capsys.readouterr()
+    assert ("failed" if fails else "active") in captured.out
+    lines = [
+        line for line in captured.err.splitlines() if line.startswith("trace: activate dist-a:traced generation 1 ")
+    ]
+    assert len(lines) == 1
+    assert lines[0].endswith("raised ValueError: no\\x1b[2J" if fails else "-> None")
+
+
+def test_without_the_option_no_trace_is_printed(site, capsys) -> None:
+    entries = "[greenroom]\ntraced = traced_mod\n" + commands(traced="traced_mod:command")
+    site.dist("dist-a", entries=entries, modules={"traced_mod.py": "FAILS = False\n" + textwrap.dedent(HOSTING)})
+    assert run(["traced"]) == 0
+    assert "trace:" not in capsys.readouterr().err
 
 
 # Commands of plugins

@@ -75,9 +75,9 @@ def confirm(question: str, *, instead: str) -> bool:
 def show_error(error: GreenroomError) -> None:
     """Print an error and its hint to stderr."""
     message = str(error.args[0]) if error.args else type(error).__name__
-    click.echo(f"error: {_escape(message, keep=chr(10))}", err=True)
+    click.echo(f"error: {escape(message, keep=chr(10))}", err=True)
     if error.hint:
-        click.echo(f"hint: {_escape(error.hint, keep=chr(10))}", err=True)
+        click.echo(f"hint: {escape(error.hint, keep=chr(10))}", err=True)
 
 
 def _is_terminal(stream: IO[str] | None) -> bool:
@@ -106,10 +106,11 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return _escape(str(value))
+    return escape(str(value))
 
 
-def _escape(text: str, keep: str = "") -> str:
+def escape(text: str, keep: str = "") -> str:
+    """A text without what could drive the terminal; `keep` names control characters that may stay."""
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -119,12 +120,12 @@ def _width(text: str) -> int:
 
 def _plain(value: object) -> object:
     """Data as JSON has it, at all depths; `json` alone would write NaN and infinities, which are no JSON."""
-    if value is None or (isinstance(value, str | bool | int) and not isinstance(value, Enum)):
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
-    if isinstance(value, Enum):
-        return _plain(value.value)
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from greenroom.cli._output import escape
+
 if TYPE_CHECKING:
+    from greenroom._host import Host
     from greenroom._settings import Settings
 
 
@@ -72,3 +77,25 @@ class CliState:
             overrides=overrides,
             cwd=self.cwd,
         )
+
+    def host(self) -> Host:
+        """Make a host with these settings and this data directory, for `async with`; call it once per command.
+
+        With `--trace-hooks` the outcomes of its hooks go to stderr when the command ends, also when it failed.
+
+        Raises:
+            SettingsError: a layer is broken.
+        """
+        from greenroom._host import Host
+
+        host = Host(self.settings(), data_directory=self.data_directory)
+        if self.trace_hooks and (context := click.get_current_context(silent=True)) is not None:
+            context.find_root().call_on_close(lambda: _print_trace(host))
+        return host
+
+
+def _print_trace(host: Host) -> None:
+    for outcome in host.hooks.engine.trace:
+        answer = f"raised {outcome.error}" if outcome.error is not None else f"-> {outcome.value}"
+        who = f"{outcome.plugin} generation {outcome.generation}"
+        click.echo(f"trace: {outcome.hook} {who} {outcome.duration * 1e3:.3f} ms {escape(answer)}", err=True)
