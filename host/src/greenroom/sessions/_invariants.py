@@ -20,7 +20,7 @@ from greenroom.sessions.vocabulary import JsonValue
 
 Trace: TypeAlias = Any  # each check's own immutable state, opaque to the service
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Invariant:
 
     Attributes:
         name: unique within its plugin.
-        initial: the trace of a session without events.
         check: `(trace, event, data) -> trace | Violation`, pure; `data` is the decoded
             payload. Returning the same trace object costs nothing.
+        start: the trace of a session without events; None: the trace is None.
         fold: takes in an event of the past as it is, without judging; None: `check`, and
             the trace stays where it finds a violation. On a resume it sees the events of
             folded types only, so a trace must not depend on others of closed turns.
@@ -46,8 +46,8 @@ class Invariant:
     """
 
     name: str
-    initial: Callable[[Header, Vocabulary], Trace]
     check: Callable[[Trace, Event, JsonValue], Trace | Violation]
+    start: Callable[[Header, Vocabulary], Trace] | None = None
     fold: Callable[[Trace, Event, JsonValue], Trace] | None = None
     types: frozenset[str] | None = None
 
@@ -176,9 +176,10 @@ class SessionChecks:
 
     def _start(self) -> None:
         self._generation = self._service.generation
-        self._slots = [
-            _Slot(entry, entry.invariant.initial(self._header, self._vocabulary)) for entry in self._service.selected()
-        ]
+        self._slots = [_Slot(entry, self._trace(entry.invariant)) for entry in self._service.selected()]
+
+    def _trace(self, invariant: Invariant) -> Trace:
+        return invariant.start(self._header, self._vocabulary) if invariant.start is not None else None
 
     @property
     def stale(self) -> bool:

@@ -1,0 +1,199 @@
+"""The checks: first where the event may stand, by its type's enclosure, then what its type asks for."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Literal
+
+from greenroom.sessions import Event, Invariant, Violation
+from greenroom.sessions.vocabulary import OUTSIDE_WHEN_STRICT, JsonValue
+
+from ._trace import LogTrace, fold, start
+
+
+def session_log(*, enclosure: Literal["declared", "strict"] = "declared") -> Invariant:
+    """The invariant of the log. `strict`: every type needs an open turn, except those that open one or keep books."""
+    return Invariant("session-log", check, partial(start, strict=enclosure == "strict"), fold)
+
+
+def check(trace: LogTrace, event: Event, data: JsonValue) -> LogTrace | Violation:
+    """The next trace, or what is wrong with the event where it would stand."""
+    if event.seq <= trace.seq:
+        return Violation(f"seq {event.seq} does not follow {trace.seq}")
+    wrong = _misplaced(trace, event, data)
+    if wrong is None:
+        rule = _RULES.get(event.type)
+        if rule is None:
+            return trace
+        wrong = rule(trace, event, data)
+        if wrong is None:
+            return fold(trace, event, data)
+    return Violation(f"{event.type}: {wrong}")
+
+
+def _misplaced(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    """Why the event may not stand here, derived from the enclosure of its type."""
+    entry = trace.vocabulary.entries.get(event.type)
+    place = entry.kind.enclosure if entry is not None else "free"
+    if place == "step":
+        if event.type == "tool/result" and event.surface != "append":
+            return None if trace.turn is not None else "a rewritten result needs an open turn"
+        return _outside_step(trace, data)
+    if place == "turn":
+        return _outside_turn(trace, data)
+    if trace.strict and place == "free" and trace.turn is None and event.type not in OUTSIDE_WHEN_STRICT:
+        return "stands outside a turn, which enclosure = 'strict' refuses"
+    return None
+
+
+def _outside_turn(trace: LogTrace, data: JsonValue) -> str | None:
+    if trace.turn is None:
+        return "stands outside a turn"
+    named = getattr(data, "turn", trace.turn)
+    return None if named == trace.turn else f"names turn {named}, open is {trace.turn}"
+
+
+def _outside_step(trace: LogTrace, data: JsonValue) -> str | None:
+    wrong = _outside_turn(trace, data)
+    if wrong is not None:
+        return wrong
+    if trace.step is None:
+        return f"stands outside a step of turn {trace.turn}"
+    named = getattr(data, "step", trace.step)
+    return None if named == trace.step else f"names step {named}, open is {trace.step}"
+
+
+def _turn_start(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del event
+    if trace.turn is not None:
+        return f"turn {trace.turn} is still open"
+    return None if data.turn == trace.last_turn + 1 else f"turn {data.turn} follows turn {trace.last_turn}"
+
+
+def _turn_end(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del event
+    if data.turn != trace.turn:
+        return f"turn {data.turn} is not open" + (f", turn {trace.turn} is" if trace.turn else "")
+    if trace.step is not None:
+        return f"step {trace.step} is still open"
+    if trace.compacting:
+        return "a compaction is still open"
+    if data.reason.kind in ("error", "aborted"):
+        waiting = sorted(id_ for id_, turn in trace.asked.items() if turn == data.turn)
+        if waiting:
+            return f"the questions {', '.join(waiting)} of this turn are not answered"
+    return None
+
+
+def _step_start(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del event
+    if trace.step is not None:
+        return f"step {trace.step} is still open"
+    return None if data.step == trace.last_step + 1 else f"step {data.step} follows step {trace.last_step}"
+
+
+def _step_end(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del event
+    return None if data.step == trace.step else f"step {data.step} is not open"
+
+
+def _requests(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del event
+    for request in data.requests:
+        if request.call_id in trace.calls or request.call_id in trace.closed:
+            return f"the call {request.call_id} was requested before"
+    return None
+
+
+def _call(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del event
+    if data.call_id in trace.closed:
+        return f"the call {data.call_id} has a result already"
+    known = trace.calls.get(data.call_id)
+    if known is not None and known.started:
+        return f"the call {data.call_id} runs already"
+    return None
+
+
+def _update(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del event
+    if data.call_id in trace.closed:
+        return f"the call {data.call_id} has ended as {trace.closed[data.call_id]}"
+    return None if data.call_id in trace.calls else f"there is no call {data.call_id} in this turn"
+
+
+def _result(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    if event.surface != "append":
+        return None
+    if data.call_id in trace.closed:
+        return f"the call {data.call_id} has ended as {trace.closed[data.call_id]}"
+    call = trace.calls.get(data.call_id)
+    if call is None:
+        return f"there is no unanswered call {data.call_id} in this turn"
+    if trace.reveals_steps and call.step != data.step:
+        return f"the call {data.call_id} is one of step {call.step}"
+    return None
+
+
+def _settled(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del event
+    if data.call_id in trace.calls:
+        return f"the call {data.call_id} has no result yet"
+    status = trace.closed.get(data.call_id, "unknown")
+    return None if status == "unknown" else f"the call {data.call_id} has ended as {status}"
+
+
+def _asked(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del event
+    if data.request.id in trace.asked:
+        return f"the question {data.request.id} is open already"
+    if data.turn is not None and data.turn != trace.turn:
+        return f"the question names turn {data.turn}, which is not open"
+    return None
+
+
+def _answered(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del event
+    return None if data.request_id in trace.asked else f"there is no open question {data.request_id}"
+
+
+def _spliced(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    return None if event.seq < trace.seed_length else trace.inbox.misfit(data)
+
+
+def _compaction(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del data
+    if event.type == "compaction/start":
+        return "a compaction is open already" if trace.compacting else None
+    return None if trace.compacting else "no compaction is open"
+
+
+def _recast(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del trace
+    return None if data.keep_before <= event.seq else f"keep_before {data.keep_before} is in the future"
+
+
+def _anywhere(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    """Nothing more than its enclosure; the trace takes it in."""
+    del trace, event, data
+    return None
+
+
+_RULES = {
+    "turn/start": _turn_start,
+    "turn/end": _turn_end,
+    "step/start": _step_start,
+    "step/end": _step_end,
+    "request/header": _anywhere,
+    "assistant/message": _requests,
+    "tool/call": _call,
+    "tool/update": _update,
+    "tool/result": _result,
+    "tool/settled": _settled,
+    "permission/asked": _asked,
+    "permission/answered": _answered,
+    "inbox/spliced": _spliced,
+    "compaction/start": _compaction,
+    "compaction/end": _compaction,
+    "session/recast": _recast,
+}
