@@ -80,7 +80,7 @@ def test_a_missing_file_is_an_empty_layer(tmp_path: Path) -> None:
     ("text", "place", "hint"),
     [
         ("[plugin]\nload = []", ":1: [plugin]: unknown table", "did you mean 'plugins'?"),
-        ("x = 1", ":1: [x]: unknown table", "hooks, plugins"),
+        ("x = 1", ":1: [x]: unknown table", "hooks, invariants, plugins"),
         ("plugins = 1", ":1: [plugins]: must be a table", "[plugins]"),
         ("[plugins]\nstrct = true", ":2: [plugins] strct: unknown key", "did you mean 'strict'?"),
         ("[plugins]\naudit = true", ":2: [plugins] audit: unknown key", "[plugins.audit]"),

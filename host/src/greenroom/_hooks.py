@@ -18,7 +18,7 @@ from greenroom import _async_callers as waiting
 from greenroom import _callers as instant
 from greenroom import _signatures as signatures
 from greenroom import hookspecs
-from greenroom._engine import Engine, Report
+from greenroom._engine import Engine, Report, failure
 from greenroom._impl import OPTIONS_ATTRIBUTE, Impl, Options, picker
 from greenroom._kinds import Colour, Kind, Spec
 from greenroom._trace import Trace
@@ -27,11 +27,13 @@ from greenroom.errors import PluginError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+    from pathlib import Path
     from types import ModuleType
 
     from pydantic import BaseModel
 
     from greenroom._scope import Scope
+    from greenroom.sessions import EndReason, Event, EventType, Invariant, Session, SessionStore, TriggerKind
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -201,6 +203,12 @@ class Hooks:
 
     plugin_settings: instant.Register[[], type[BaseModel] | None]
     activate: waiting.Setup[[Scope], Awaitable[None] | None]
+    session_store: instant.Register[[BaseModel | None, Path | None], SessionStore | None]
+    event_types: instant.Register[[], Iterable[EventType | TriggerKind | EndReason] | None]
+    invariants: waiting.Collect[[], Iterable[Invariant] | None]
+    session_created: instant.Announce[[Session], None]
+    session_disposed: instant.Observe[[Session], None]
+    session_event: instant.Observe[[Session, Event], None]
 
     def __init__(
         self,
@@ -298,6 +306,19 @@ class Hooks:
         caller = self._callers[impl.spec.name]
         assert isinstance(caller, instant.Register)  # noqa: S101  # by the kind of its specification
         return caller.of(impl)
+
+    async def bring_late(self, impl: Impl, arguments: tuple[object, ...]) -> object:
+        """Return what a `slot` or `collect` hook brings, once its plugin is activated.
+
+        A part of a `collect` hook that fails is missing, and None.
+
+        Raises:
+            HookError: the implementation of a slot raised; the plugin fails to load.
+        """
+        value, error = await self.engine.attempt(impl, arguments)
+        if error is not None and impl.spec.kind is Kind.SLOT:
+            raise failure(impl, error)
+        return value
 
     def feeds(self, staged: Staged) -> Iterable[Callable[[], Awaitable[None]]]:
         """Return the loops of the plugin's `async def` observers, for its scope to spawn."""

@@ -27,10 +27,12 @@ from greenroom._records import PluginRecord, write_records
 from greenroom._scope import Scope
 from greenroom._selection import select
 from greenroom._services import Services
+from greenroom._session_wiring import SessionWiring
 from greenroom._settings import Settings, load_settings
 from greenroom._trace import safe_text
 from greenroom._trust import Trust
 from greenroom.errors import PluginError, TrustError
+from greenroom.sessions import SessionRegistry
 
 T = TypeVar("T")
 
@@ -58,10 +60,13 @@ class Host:
         settings: what the files, the environment and the command line say.
         diagnostics: what went wrong outside a turn.
         services: what plugins offer each other.
+        sessions: the live sessions, and the store behind them.
+        warnings: what the operator should know after the start, one sentence each.
     """
 
     scope: Scope
     services: Services
+    sessions: SessionRegistry
 
     def __init__(
         self,
@@ -86,7 +91,8 @@ class Host:
         self.settings: Final = settings if settings is not None else load_settings()
         self.diagnostics: Final = Diagnostics(data_directory, clock=clock, secrets=secret_values(os.environ))
         self.hooks: Final = Hooks(report=self._hook_failed, blocking=self._hook_blocks, specs=specs)
-        self.registrars: dict[str, loading.Registrar] = {}
+        self._wiring: Final = SessionWiring(self.hooks, self.settings, self.diagnostics, data_directory, clock)
+        self.registrars: Final[dict[str, loading.Registrar]] = dict(self._wiring.registrars)
         self.warnings: list[str] = []
         self._data_directory = data_directory
         self._discovery = discovery
@@ -179,6 +185,7 @@ class Host:
         else:
             entry = self._plugins.add(_given(name or _name_of(plugin)), given=plugin)
         await self._plugins.load([entry])
+        await self.sessions.revalidate()
         return entry.record
 
     async def unload(self, name: str) -> PluginRecord:
@@ -208,6 +215,9 @@ class Host:
         waiting = [self._plugins.get(r.id) for r in self._plugins.records() if r.state is PluginState.DISCOVERED]
         await self._plugins.load([*(plugin for plugin in waiting if plugin not in entries), *entries])
         self._refuse_to_start_without(self._guard_missing())
+        if not self._wiring.durable:
+            self.warnings.append("no plugin keeps sessions: they live in memory and end with this process")
+        self.sessions = self._wiring.registry(self.scope)
 
     def _find(self) -> None:
         """Put everything that is installed or named by the settings into the table."""

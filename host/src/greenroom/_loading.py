@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from anyio.abc import TaskStatus
 
@@ -29,8 +29,19 @@ if TYPE_CHECKING:
     from greenroom._discovery import Candidate
     from greenroom._settings import PluginSection, Settings
 
-Registrar = Callable[[Scope, object], None]
-"""Takes what a `register` hook of one plugin returned and adds it through the plugin's scope."""
+
+@dataclass(frozen=True, slots=True)
+class Registrar:
+    """Who takes what a hook that is called at load returned (kinds register, slot, collect).
+
+    Attributes:
+        add: adds it through the plugin's scope; a raise fails the plugin.
+        arguments: gives the arguments of the hook, from the plugin's validated settings.
+    """
+
+    add: Callable[[Scope, Any], None]  # each hook has a type of its own
+    arguments: Callable[[BaseModel | None], tuple[object, ...]] = lambda _settings: ()
+
 
 STARTABLE: Final = frozenset({PluginState.DISCOVERED, PluginState.FAILED, PluginState.UNLOADED, PluginState.BLOCKED})
 
@@ -67,7 +78,7 @@ class Plugins:
 
     Args:
         root: the host's scope; the scope of each plugin is its child.
-        registrars: by name of a `register` hook, who takes its results.
+        registrars: by the name of a hook that is called at load, who takes its results.
         changed: called after a record has changed.
     """
 
@@ -305,7 +316,7 @@ class Plugins:
                 task_status=task_status,
             )
         finally:
-            # lifecycle.md table 1: a clean-up that failed makes a draining plugin failed.
+            # A clean-up that failed makes a draining plugin failed.
             failed = record.state is PluginState.DRAINING and scope.errors
             record.fire(PluginMove.FAIL if failed else PluginMove.DRAINED)
             if failed:
@@ -323,14 +334,21 @@ class Plugins:
         impl = plugin.staged.impl("activate")
         if impl is not None:
             await self._hooks.activate.of(impl, plugin.scope)
+        for late in plugin.staged.impls:
+            registrar = self._registrars.get(late.spec.name)
+            if registrar is None or late.spec.kind is Kind.REGISTER:
+                continue
+            value = await self._hooks.bring_late(late, registrar.arguments(plugin.settings))
+            if value is not None:
+                plugin.brought.append((late.spec.name, value))
 
     def _ready(self, plugin: Plugin) -> None:
         """Publish everything in one step; what was added before a refusal is undone with the scope."""
         assert plugin.staged is not None  # noqa: S101  # it was checked
         assert plugin.scope is not None  # noqa: S101  # it was registered
         for hook, value in plugin.brought:
-            if hook in self._registrars:
-                self._registrars[hook](plugin.scope, value)
+            if hook in self._registrars and value is not None:
+                self._registrars[hook].add(plugin.scope, value)
         for feed in self._hooks.feeds(plugin.staged):
             plugin.scope.spawn(feed, name=f"observers of {plugin.record.id}")
         self._hooks.publish(plugin.staged)
@@ -372,7 +390,7 @@ class Plugins:
             plugin.imported = None
 
     def _guard(self, plugin: Plugin) -> None:
-        """Deny guarded decisions while a guard is not active (architecture.md section 4)."""
+        """Deny guarded decisions while a guard is not active (a guard that is absent denies)."""
         record = plugin.record
         self._hooks.engine.guards.pop(record.name, None)  # it stood for a plugin that was not installed
         wanted = record.guard or (plugin.was_policy and not plugin.by_operator)

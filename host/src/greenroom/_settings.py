@@ -28,6 +28,7 @@ from greenroom._settings_rules import (
     DEFAULT_IMPORT_TIMEOUT,
     DEFAULT_TIMEOUT_CAP,
     HOST_KEYS,
+    INVARIANT_KEYS,
     SECTION_KEYS,
     YES,
     check_shape,
@@ -124,11 +125,13 @@ class Settings:
     Attributes:
         plugins: the host's own keys of `[plugins]`.
         hook_order: `[hooks.order]`: hook name -> plugin ids or short names, in the order they shall run.
+        invariants: `[invariants]`: which checks of sessions run; absent keys have their defaults.
         layers: the layers, the strongest last.
     """
 
     plugins: HostPluginSettings
     hook_order: Mapping[str, tuple[str, ...]]
+    invariants: Mapping[str, object]
     layers: tuple[Layer, ...]
 
     @property
@@ -192,6 +195,8 @@ class Settings:
     def effective(self) -> list[Effective]:
         """Every value that counts, host keys first; plugins' tables under the names the layers use."""
         rows = [Effective(("plugins", key), value, self._last(("plugins", key))) for key, value in self._host_values()]
+        for key, value in self.invariants.items():
+            rows.append(Effective(("invariants", key), value, self._last(("invariants", key))))
         for hook, names in self.hook_order.items():
             rows.append(Effective(("hooks", "order", hook), list(names), self._last(("hooks", "order", hook))))
         written: dict[str, str] = {}
@@ -269,6 +274,7 @@ def load_settings(
     host: dict[str, object] = {"allow": None, "deny": (), "strict": False, "import_timeout": DEFAULT_IMPORT_TIMEOUT}
     load: dict[Path | str, LoadEntry] = {}  # the first who asked for it counts
     order: dict[str, tuple[str, ...]] = {}
+    invariants: dict[str, object] = {}
     for layer in layers:
         for key in HOST_KEYS.keys() & table_at(layer, "plugins").keys():
             value = checked(layer, ("plugins", key), HOST_KEYS[key][0])
@@ -277,6 +283,9 @@ def load_settings(
                     load.setdefault(entry.path or entry.text, entry)
             else:
                 host[key] = fold(host[key], value, HOST_KEYS[key][1], layer)
+        for key in table_at(layer, "invariants"):
+            value = checked(layer, ("invariants", key), INVARIANT_KEYS[key][0])
+            invariants[key] = fold(invariants.get(key), value, INVARIANT_KEYS[key][1], layer)
         for hook in table_at(layer, "hooks", "order"):
             order[hook] = strings(checked(layer, ("hooks", "order", hook), "strings"))
     switches = (environ.get("GREENROOM_NO_PLUGINS", ""), str((overrides or {}).get(NO_PLUGINS_OPTION, "")))
@@ -289,7 +298,7 @@ def load_settings(
         import_timeout=number(host["import_timeout"]),
         disable_all=None in denied,
     )
-    return Settings(plugins, order, tuple(layers))
+    return Settings(plugins, order, invariants, tuple(layers))
 
 
 def _no_plugins(text: str) -> tuple[str, ...] | None:

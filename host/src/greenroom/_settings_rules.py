@@ -29,7 +29,12 @@ SECTION_KEYS: dict[str, tuple[Kind, Rule]] = {
     "required": ("flag", "raise"),
     "timeout_cap": ("seconds", "lower"),
 }
-_TOP = ("hooks", "plugins")
+INVARIANT_KEYS: dict[str, tuple[Kind, Rule]] = {
+    "enabled": ("flag", "raise"),
+    "allow": ("strings", "replace"),
+    "block": ("strings", "replace"),
+}
+_TOP = ("hooks", "invariants", "plugins")
 YES = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
@@ -45,6 +50,9 @@ def check_shape(layer: Layer) -> None:
             continue
         hint = did_you_mean(name, HOST_KEYS) + f" (settings of a plugin stand in a table, [plugins.{name}])"
         raise _error(layer, ("plugins", name), "unknown key", hint)
+    for name in table_at(layer, "invariants"):
+        if name not in INVARIANT_KEYS:
+            raise _error(layer, ("invariants", name), "unknown key", did_you_mean(name, INVARIANT_KEYS))
     for name, value in table_at(layer, "hooks").items():
         if name != "order":
             raise _error(layer, ("hooks", name), "unknown key", did_you_mean(name, ["order"]))

@@ -16,11 +16,13 @@ import pluggy
 from greenroom._kinds import KINDS, Colour, Kind, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterable
+    from pathlib import Path
 
     from pydantic import BaseModel
 
     from greenroom._scope import Scope
+    from greenroom.sessions import EndReason, Event, EventType, Invariant, Session, SessionStore, TriggerKind
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -114,5 +116,111 @@ def activate(scope: Scope) -> Awaitable[None] | None:
         async def activate(scope):
             client = await scope.enter(connect(scope.settings.url))
             scope.provide(Translations, client)
+        ```
+    """
+
+
+@hookspec(Kind.SLOT)
+def session_store(settings: BaseModel | None, data_directory: Path | None) -> SessionStore | None:
+    """Return the store that keeps the sessions of this host.
+
+    At most one plugin of a host may implement it; without one, sessions live in
+    memory and the host warns. Called once, when the plugins are loaded; the host
+    closes the store when it leaves. Do no I/O here: the store opens its file when
+    it is first used.
+
+    Args:
+        settings: the plugin's validated table, None without a model.
+        data_directory: where the host keeps its files, None for a host that keeps none.
+
+    Example:
+        ```python
+        @hookimpl
+        def session_store(settings, data_directory):
+            return SqliteStore((data_directory or Path.cwd()) / "sessions.db")
+        ```
+    """
+
+
+@hookspec(Kind.REGISTER)
+def event_types() -> Iterable[EventType | TriggerKind | EndReason] | None:
+    """Return the event types, trigger kinds and end reasons that this plugin writes.
+
+    `Session.append` refuses what is not registered. Names are `<plugin>/<name>`
+    and unique over the host. They leave with the plugin; events that were written
+    stay, and are skipped on reading if their type is ignorable.
+
+    Example:
+        ```python
+        class Note(msgspec.Struct, frozen=True):
+            text: str
+
+        @hookimpl
+        def event_types():
+            return [EventType("audit/note", Note, enclosure="free")]
+        ```
+    """
+
+
+@hookspec(Kind.COLLECT)
+def invariants() -> Iterable[Invariant] | None:
+    """Return checks over the events of sessions.
+
+    Asked once for each generation of the plugin, after `activate`. Each check is
+    pure: it gets its trace and the candidate and answers with the next trace, or
+    with a violation, which vetoes the event and names the plugin.
+
+    Example:
+        ```python
+        @hookimpl
+        def invariants():
+            return [Invariant("no-empty-note", no_empty_note, types=frozenset({"audit/note"}))]
+        ```
+    """
+
+
+@hookspec(Kind.ANNOUNCE, subject="session")
+def session_created(session: Session) -> None:
+    """Hear that a session is live: created, resumed, forked or imported.
+
+    All implementations run; a raise of any vetoes the session, which is then
+    taken back with the paired `session_disposed`.
+
+    Example:
+        ```python
+        @hookimpl
+        def session_created(session):
+            print("session", session.id)
+        ```
+    """
+
+
+@hookspec(Kind.OBSERVE, subject="session")
+def session_disposed(session: Session) -> None:
+    """Hear that a session is live no longer; its log stays in the store.
+
+    Example:
+        ```python
+        @hookimpl
+        def session_disposed(session):
+            print("left", session.id, "after", len(session), "events")
+        ```
+    """
+
+
+@hookspec(Kind.OBSERVE, subject="session")
+def session_event(session: Session, event: Event) -> None:
+    """Hear each event after its commit, in the order of the log: audits and mirrors.
+
+    An implementation may not append to the same session. An `async def` one has a
+    bounded queue; what it missed while it lagged is read again from the log, so it
+    gets every event once.
+
+    Example:
+        ```python
+        @hookimpl
+        def session_event(session, event):
+            if event.type == "tool/call":
+                print(session.id, event.seq, event.data.name)
         ```
     """

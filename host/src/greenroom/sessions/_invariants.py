@@ -192,18 +192,20 @@ class SessionChecks:
         if self._generation != self._service.generation:
             self._drop_removed()
         staged = self._staged
-        staged.clear()
-        violations: list[InvariantViolation] = []
+        if staged:
+            staged.clear()
+        violations: list[InvariantViolation] | None = None
         for slot in self._slots:
             if slot.types is not None and event.type not in slot.types:
                 continue
+            before = slot.trace
             try:
-                trace = slot.check(slot.trace, event, data)
+                trace = slot.check(before, event, data)
             except Exception as error:  # noqa: BLE001 - a broken check refuses, with its owner's name
                 trace = Violation(f"the check itself failed: {error!r}")
             if type(trace) is Violation:
-                violations.append(self._violation(slot, event, trace))
-            elif trace is not slot.trace:
+                violations = [*(violations or ()), self._violation(slot, event, trace)]
+            elif trace is not before:
                 staged.append((slot, trace))
         if violations:
             staged.clear()

@@ -121,7 +121,9 @@ class SessionRegistry:
         hooks: SessionHooks = SessionHooks(),
         ports: Ports = Ports(),  # noqa: B008 - frozen, so it may be shared
         owner: str | None = None,
+        subject: Subject = None,
     ) -> None:
+        self.subject = subject
         self.store, self.vocabulary, self.hooks, self.ports = store, vocabulary, hooks, ports
         self._invariants = invariants if invariants is not None else Invariants()
         self._owner = owner
@@ -189,6 +191,7 @@ class SessionRegistry:
         self._require_free(session.id)
         session.connect(self.store, prepared.lease)
         prepared.used = True
+        session.scope = subject = subject if subject is not None else self.subject
         entered = self._live[session.id] = Entered(self, prepared, subject)
         tell = self.hooks.event
         if tell is not None:

@@ -48,6 +48,7 @@ class Session:
         ports: Ports = Ports(),  # noqa: B008 - frozen, so it may be shared
     ) -> None:
         self.header: Final = header
+        self.scope: object = None  # whose session it is; the registry says so when it enters
         self.vocabulary: Final = vocabulary
         self.state = SessionState.of(header)
         self._entries = vocabulary.entries
