@@ -28,7 +28,7 @@ KEPT = 64
 class Turn:
     """The turn that the agent works on."""
 
-    id: str | None
+    id: str
     ours: bool  # it answers a prompt that we wrote
     started: bool = False  # `turn_started` was emitted
     begun: bool = False  # the agent named it in a `system/init`, or echoed its prompt
@@ -85,6 +85,7 @@ class State:
     names_prompts: bool = False  # this version says which prompt a turn answers
     autonomous: int = 0
     sent: dict[str, bool] = field(default_factory=dict)  # prompts without an echo; True: written to join a turn
+    past_prompts: dict[str, None] = field(default_factory=dict)  # their turns are over
     interrupting: bool = False
     last_result: str | None = None
     api_error: tuple[str, str] | None = None  # text and code of a failed request
@@ -126,6 +127,14 @@ class State:
         """An id for something that came without one."""
         self.minted += 1
         return f"{kind}-{self.minted}"
+
+    def forget_prompts(self, prompts: set[str]) -> None:
+        """The turn of these prompts is over: whatever names one of them again starts nothing."""
+        self.past_prompts.update(dict.fromkeys(prompts))
+        for prompt in prompts:
+            self.sent.pop(prompt, None)
+        while len(self.past_prompts) > KEPT:
+            del self.past_prompts[next(iter(self.past_prompts))]
 
     def finish_call(self, call_id: str) -> Call | None:
         """Take the call out of the open ones; a call that had a result already is found as well."""

@@ -17,6 +17,7 @@ from greenroom.providers import (
     ProviderEvent,
     Raw,
     TurnFailed,
+    TurnStarted,
 )
 
 from . import _control, _stream, _system, _turns, _user
@@ -59,6 +60,7 @@ class Translator:
     def feed(self, frame: Json) -> list[ProviderEvent]:
         """The events that a frame from the agent means. Never raises."""
         state = self._state
+        before = state.turn
         try:
             kind = frame["type"]
             handler = FRAMES.get(kind)
@@ -69,7 +71,9 @@ class Translator:
             return handler(state, frame)
         except _MALFORMED as error:
             kind = f"malformed/{type(error).__name__}"
-            return [Raw(kind=kind, payload=frame, turn_id=state.turn_id)]
+            raw = Raw(kind=kind, payload=frame, turn_id=state.turn_id)
+            begun = state.turn is not None and state.turn is not before and state.turn.started
+            return [TurnStarted(turn_id=state.turn_id), raw] if begun else [raw]
 
     def sent(self, frame: JsonObject, *, steer: bool = False) -> list[ProviderEvent]:
         """Note a frame that goes to the agent, and what it means. `steer`: the message should join the open turn."""

@@ -1,7 +1,7 @@
 """Which turn runs: ours, one that the agent started by itself, or one of its own inside ours.
 
-Newer versions name the prompts of a turn (`command_lifecycle`, `user_message_uuids`); older ones say nothing until they
-echo the prompt, and until then the events of the turn carry no id. A turn without a prompt is the agent's own; it opens
+Newer versions name the prompts of a turn (`command_lifecycle`, `user_message_uuids`); with older ones the prompt that
+waits is taken for the one that runs, until the echo says so. A turn without a prompt is the agent's own; it opens
 with its first output, because `system/init` alone proves nothing.
 """
 
@@ -28,6 +28,8 @@ _ABORTS = ("aborted", "abort_error", "request was aborted", "interrupted by user
 
 def begin(state: State, prompt: str) -> list[ProviderEvent]:
     """The agent takes up the prompt with this uuid: as a turn, or as part of the turn that runs."""
+    if prompt in state.past_prompts:
+        return []
     turn = state.turn
     events: list[ProviderEvent] = []
     if turn is not None and prompt not in turn.prompts:
@@ -52,28 +54,25 @@ def init(state: State, frame: Frame) -> list[ProviderEvent]:
         if state.turn is not None and state.turn.prompts.intersection(prompts):
             state.turn.begun = True
         return events
-    if turn is None and not state.names_prompts and any(not steer for steer in state.sent.values()):
-        state.turn = Turn(None, ours=True, begun=True)
-    elif turn is not None and turn.ours and not turn.begun and state.names_prompts:
+    waiting = next((prompt for prompt, steer in state.sent.items() if not steer), None)
+    if turn is None and not state.names_prompts and waiting is not None:
+        return begin(state, waiting)  # a guess, until the agent echoes the prompt
+    if turn is not None and turn.ours and not turn.begun and state.names_prompts:
         state.outer, state.turn, state.announced = turn, None, True
     else:
         state.announced = turn is None
     return []
 
 
-def echoed(state: State, prompt: str) -> list[ProviderEvent]:
-    """The agent echoed our prompt: from here on the turn has its name."""
+def echoed(state: State, prompt: str) -> None:
+    """The agent echoed our prompt: it has begun, or joined the turn that runs."""
+    if prompt in state.past_prompts:
+        return
     steer = state.sent.pop(prompt, None)
     turn = state.turn
-    if turn is None or steer or (turn.id is not None and prompt not in turn.prompts):
-        if turn is not None:
-            turn.prompts.add(prompt)
-        return []
-    if turn.id is None and turn.ours:
-        turn.id = prompt
-    turn.prompts.add(prompt)
-    turn.begun = True
-    return _start(state, turn)
+    if turn is not None:
+        turn.begun = turn.begun or (not steer and prompt in turn.prompts)
+        turn.prompts.add(prompt)
 
 
 def output(state: State) -> list[ProviderEvent]:
@@ -127,14 +126,10 @@ def _settle(state: State, frame: Frame) -> list[ProviderEvent]:
         return output(state) if state.announced and not named else []
     if named and outer is not None and named & outer.prompts:
         return close(state, TurnCompleted(turn_id=turn.id))  # the inner one ended without a word
-    if named and turn.id is not None and turn.ours and not named & turn.prompts:
+    if named and turn.ours and not named & turn.prompts:
         state.turn, state.outer = None, turn  # a stale result: the open turn goes on
-    elif turn.ours and not named and not turn.started and foreign:
-        turn.ours, turn.id = False, None  # an older version: what ran was the agent's own
-        state.turn = None
-        return output(state)
     elif turn.ours and not named and not turn.begun and foreign:
-        state.outer, state.turn = turn, None
+        state.outer, state.turn = turn, None  # what ran was the agent's own
         return output(state)
     return []
 
@@ -182,8 +177,8 @@ def close(state: State, terminal: TurnCompleted | TurnFailed | TurnCanceled) -> 
     events += state.close_calls("unknown" if isinstance(terminal, TurnCompleted) else "canceled")
     if state.api_error and isinstance(terminal, TurnCompleted):
         events.append(Notice(level="error", message=state.api_error[0], code=state.api_error[1]))
-    for prompt in state.turn.prompts if state.turn else ():
-        state.sent.pop(prompt, None)
+    if state.turn is not None:
+        state.forget_prompts(state.turn.prompts)
     state.turn, state.outer = state.outer, None
     state.message = state.api_error = None
     state.interrupting = False

@@ -55,16 +55,18 @@ def _said(state: State, frame: Frame, text: str | None, ident: str | None) -> li
     if printed is not None:
         return [Notice(message=printed)] if printed else []
     ours = ident is not None and ident in state.sent
-    events = _turns.echoed(state, ident) if ident is not None and (ours or frame.get("isReplay") is True) else []
+    if ident is not None and (ours or frame.get("isReplay") is True):
+        _turns.echoed(state, ident)
     if ident is None or (text is None and not ours) or (text is not None and is_noise(text)):
-        return events
-    echo = UserEcho(
-        text=text or "",
-        provider_message_id=ident,
-        client_message_id=ident if ours else None,
-        turn_id=state.turn_id,
-    )
-    return [*events, echo]
+        return []
+    return [
+        UserEcho(
+            text=text or "",
+            provider_message_id=ident,
+            client_message_id=ident if ours else None,
+            turn_id=state.turn_id,
+        )
+    ]
 
 
 def hold(state: State, events: list[ToolStarted | ToolFinished]) -> list[ProviderEvent]:

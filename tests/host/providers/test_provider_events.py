@@ -71,6 +71,10 @@ def test_a_lone_surrogate_is_replaced_and_a_pair_is_kept() -> None:
     assert value == {"half": "a\ufffd", "whole": "\U0001f600", "\ufffd": 1}
 
 
+def test_a_number_that_is_not_finite_becomes_nothing() -> None:
+    assert p.decode_wire(b'{"a": NaN, "b": [Infinity, 1e999], "c": 1}') == {"a": None, "b": [None, None], "c": 1}
+
+
 def test_bytes_that_are_no_utf8_are_replaced() -> None:
     assert p.decode_wire(b'["\xff\xfeok"]') == ["\ufffd\ufffdok"]
 

@@ -94,7 +94,7 @@ from ._shapes import (
 )
 from ._wire import (
     decode_wire,
-    replace_surrogates,
+    storable,
 )
 
 __all__ = [
@@ -179,5 +179,5 @@ __all__ = [
     "decode_wire",
     "encode_event",
     "finite_usage",
-    "replace_surrogates",
+    "storable",
 ]

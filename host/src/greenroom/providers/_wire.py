@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 import msgspec
@@ -13,22 +14,24 @@ _LONE = re.compile(r"[\ud800-\udfff]")
 _decode = msgspec.json.Decoder().decode
 
 
-def replace_surrogates(value: Json) -> Json:
-    """`value` with every lone surrogate in its strings and keys replaced by U+FFFD.
+def storable(value: Json) -> Json:
+    """`value` with every lone surrogate in its strings and keys replaced by U+FFFD, and non-finite numbers by None.
 
-    Agents cut strings inside emoji; such a half can be neither encoded nor stored.
+    Agents cut strings inside emoji; neither such a half nor a NaN can be encoded or stored.
     """
     if isinstance(value, str):
         return _LONE.sub("\ufffd", value)
     if isinstance(value, list):
-        return [replace_surrogates(item) for item in value]
+        return [storable(item) for item in value]
     if isinstance(value, dict):
-        return {replace_surrogates(key): replace_surrogates(item) for key, item in value.items()}
+        return {storable(key): storable(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return value
 
 
 def decode_wire(data: bytes | str) -> Json:
-    """The JSON value in `data`. Bytes that are not UTF-8 and lone surrogates become U+FFFD.
+    """The JSON value in `data`. Bytes that are not UTF-8 and lone surrogates become U+FFFD, NaN and Infinity None.
 
     The strict decoder comes first; what it refuses goes to the standard library, which knows lone surrogates and
     the words NaN and Infinity.
@@ -41,6 +44,6 @@ def decode_wire(data: bytes | str) -> Json:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         text = data.decode("utf-8", errors="replace") if isinstance(data, bytes) else data
     try:
-        return replace_surrogates(json.loads(text))
+        return storable(json.loads(text))
     except RecursionError as error:
         raise ValueError("JSON is nested too deeply") from error
