@@ -20,7 +20,7 @@ from greenroom.sessions.vocabulary import JsonValue
 
 Trace: TypeAlias = Any  # each check's own immutable state, opaque to the service
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*")  # the colon of a plugin id
 
 
 @dataclass(frozen=True, slots=True)
