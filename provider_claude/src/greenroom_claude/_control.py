@@ -64,7 +64,7 @@ def _can_use_tool(state: State, ident: str, request: JsonObject) -> PermissionRe
             name=name,
             kind="plan",
             title="Plan",
-            description=text_at(given, "plan"),
+            description=text_at(given, "plan") or _planned(state, text_at(request, "tool_use_id")),
             input=given,
             actions=_PLAN + bypass,
             call_id=text_at(request, "tool_use_id"),
@@ -82,6 +82,12 @@ def _can_use_tool(state: State, ident: str, request: JsonObject) -> PermissionRe
         actions=() if asks else (_ALLOW, *always, _DENY),
         call_id=text_at(request, "tool_use_id"),
     )
+
+
+def _planned(state: State, call_id: str | None) -> str | None:
+    """The plan in the call itself: the question leaves it out unless the agent also wrote it into a file."""
+    call = state.calls.get(call_id or "")
+    return text_at(call.input, "plan") if call else None
 
 
 def _elicitation(_: State, ident: str, request: JsonObject) -> PermissionRequest:
