@@ -1,0 +1,207 @@
+"""Verify: a session against its checksums, its indexes against its events, its events against the rules."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from greenroom.sessions import Event, Finding, SessionDamaged, UnreadableSession, event_key
+from greenroom.sessions.vocabulary import CORE_TYPES
+
+from ._file import is_damage
+from ._rows import crc_base, first_id, header_crc, is_indexed, sum_spans
+from ._state import State, find_row, from_row, not_found
+from ._tail import decoder_for, indexed_codes, indexed_seqs, key_rows, rows_between, stream, type_names
+
+_ENCLOSURE: Final = {kind.name: kind.enclosure for kind in CORE_TYPES if kind.enclosure != "free"}
+_MOST: Final = 20
+"""Findings of one kind; more say nothing new."""
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a look at everything found.
+
+    Attributes:
+        state: the session's row, or what could be said without it.
+        whole: how many events are whole, counted from the first.
+        row_wrong, header_wrong, index_wrong, keys_wrong: what a repair has to write anew.
+        other_names: the events are whole, but the table of types is not.
+    """
+
+    state: State
+    findings: list[Finding] = field(default_factory=list)
+    whole: int = 0
+    row_wrong: bool = False
+    header_wrong: bool = False
+    index_wrong: bool = False
+    keys_wrong: bool = False
+    other_names: bool = False
+
+    def note(self, code: str, text: str, *, seq: int | None = None) -> None:
+        """Add an error."""
+        self.findings.append(Finding(code, text, seq=seq))
+
+
+def verify(connection: sqlite3.Connection, session_id: str) -> Sequence[Finding]:
+    """See SessionStore.verify."""
+    return scan(connection, session_id).findings
+
+
+def scan(connection: sqlite3.Connection, session_id: str) -> Scan:
+    """Look at everything. Raises SessionNotFound, and sqlite3.Error where it is not about damage."""
+    found = _row(connection, session_id)
+    _header(connection, found)
+    rules = Rules()
+    folded: list[int] = []
+    try:
+        for events in stream(connection, found.state):
+            found.whole += len(events)
+            rules.feed(events)
+            folded.extend(event.seq for event in events if is_indexed(event.type))
+    except SessionDamaged as error:
+        seq = error.seq if error.seq is not None else found.whole
+        found.note("event", str(error.args[0]), seq=seq)
+        found.other_names = _named_otherwise(connection, found.state, seq)
+        if found.other_names:
+            found.note("types", "the event is whole, but the table of types has lost or changed its name", seq=seq)
+    found.findings.extend(rules.findings)
+    _beside(connection, found, folded)
+    return found
+
+
+def _row(connection: sqlite3.Connection, session_id: str) -> Scan:
+    row = find_row(connection, session_id)
+    if row is None:
+        raise not_found(session_id)
+    try:
+        state = from_row(row)
+        if not state.next_seq:
+            raise not_found(session_id)
+        return Scan(state)
+    except SessionDamaged as error:
+        number, header = row[0], row[2]
+        if not isinstance(number, int):
+            raise
+        found = Scan(State(number, session_id, header if isinstance(header, bytes) else b"", 0), row_wrong=True)
+        found.note("row", str(error.args[0]))
+        last = connection.execute("SELECT MAX(id) FROM events WHERE id < ?", (first_id(number + 1) - 1,)).fetchone()[0]
+        found.state.next_seq = max((last or 0) - first_id(number) + 1, 0)
+        found.state.header_crc = row[3] if isinstance(row[3], int) else 0
+        return found
+
+
+def _header(connection: sqlite3.Connection, found: Scan) -> None:
+    state = found.state
+    copy = header_copy(connection, state)
+    try:
+        state.read_header()
+    except UnreadableSession as error:
+        found.note("version", str(error))
+    except SessionDamaged as error:
+        found.header_wrong = True
+        found.note("header", str(error.args[0]))
+    if copy is None:
+        found.header_wrong = True
+        found.findings.append(Finding("header-copy", "the copy of the header is damaged or missing", "warning"))
+
+
+def header_copy(connection: sqlite3.Connection, state: State) -> bytes | None:
+    """The header from its slot in front of the events, if it is whole."""
+    try:
+        row = connection.execute("SELECT crc, raw FROM events WHERE id = ?", (first_id(state.number) - 1,)).fetchone()
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        return None
+    if row is None or not isinstance(row[1], bytes) or header_crc(state.id, row[1]) != row[0]:
+        return None
+    return row[1]
+
+
+def _beside(connection: sqlite3.Connection, found: Scan, folded: list[int]) -> None:
+    """The indexes, the rows behind the tail, and the blobs."""
+    state = found.state
+    try:
+        whole = found.whole == state.next_seq
+        if whole and indexed_seqs(connection, state, indexed_codes(connection, state)) != folded:
+            found.index_wrong = True
+            found.note("index", "the index by type does not match the events")
+        spans = key_rows(connection, state.number)
+        if not found.row_wrong and (len(spans), sum_spans(0, spans)) != (state.keys, state.keys_crc):
+            found.keys_wrong = True
+            found.note("keys", "the index by call and message id does not match the events")
+        behind = rows_between(connection, state.number, state.next_seq, first_id(1) - 1)
+        if next(iter(behind), None) is not None:
+            found.row_wrong = True
+            found.note("beyond", "there are events behind the tail that the row names", seq=state.next_seq)
+        for sha256, data in connection.execute("SELECT sha256, data FROM blobs WHERE session = ?", (state.number,)):
+            if hashlib.sha256(data).hexdigest() != sha256:
+                found.note("blob", f"blob {sha256} does not match its name")
+    except (sqlite3.DatabaseError, TypeError) as error:  # TypeError: a damaged value has another type
+        if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
+            raise
+        found.index_wrong = found.keys_wrong = True
+        found.note("page", f"an index or a blob stands on a damaged page: {error}")
+
+
+def _named_otherwise(connection: sqlite3.Connection, state: State, seq: int) -> bool:
+    """Whether the event's checksum is right under the name of another type: then the name is what was lost."""
+    try:
+        row = next(iter(rows_between(connection, state.number, seq, seq + 1)), None)
+        names = {*type_names(connection).values(), *_ALL}
+    except sqlite3.DatabaseError:
+        return False
+    if row is None:
+        return False
+    decoder = decoder_for(connection, state)
+    return any(decoder.matches(row, crc_base(state.id, name)) for name in names)
+
+
+_ALL: Final = tuple(kind.name for kind in CORE_TYPES)
+
+
+class Rules:
+    """What a log should look like: reported, never refused; a log may be older than a rule."""
+
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self._open = False
+        self._calls: dict[str, int] = {}
+        self._strays = 0
+
+    def feed(self, events: Iterable[Event]) -> None:
+        """Look at events in order."""
+        for event in events:
+            enclosure = _ENCLOSURE.get(event.type)
+            if enclosure is None:
+                continue
+            if enclosure == "opens":
+                self._open = True
+            elif not self._open:
+                self._stray(event)
+            elif enclosure == "closes":
+                self._open = False
+            if event.type in ("tool/call", "tool/result", "step/end", "turn/end"):
+                self._call(event)
+
+    def _stray(self, event: Event) -> None:
+        self._strays += 1
+        if self._strays <= _MOST:
+            text = f"{event.type} stands outside a turn"
+            self.findings.append(Finding("stray", text, "warning", event.seq))
+
+    def _call(self, event: Event) -> None:
+        key = event_key(event.type, event.raw)
+        if event.type == "tool/call" and key is not None:
+            self._calls[key] = event.seq
+        elif event.type == "tool/result" and key is not None:
+            self._calls.pop(key, None)
+        elif self._calls:
+            for call, seq in self._calls.items():
+                text = f"tool call {call} has no result when its step ends"
+                self.findings.append(Finding("unanswered", text, "warning", seq))
+            self._calls = {}

@@ -1,0 +1,167 @@
+"""The file: its tables, who may read it, and what is checked before anything is believed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from greenroom.errors import GreenroomError
+from greenroom.sessions import SessionDamaged, UnreadableSession
+
+APPLICATION_ID: Final = 0x67726E72
+"""`grnr`: how `file` and we tell this database from any other."""
+
+SCHEMA_VERSION: Final = 1
+PAGE_SIZE: Final = 4096
+CHECKPOINT_PAGES: Final = 4000
+"""16 MB of log between two checkpoints: each costs two fsyncs, a bulk load should not pay them every 4 MB."""
+
+BUSY_SECONDS: Final = 0.25
+"""How long SQLite itself waits for a lock; the writer keeps its batch and tries again after that."""
+
+OWNER_ONLY: Final = 0o600
+
+SESSIONS: Final = """
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    header BLOB NOT NULL,
+    header_crc INTEGER NOT NULL,
+    next_seq INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    folded INTEGER NOT NULL,
+    folded_crc INTEGER NOT NULL,
+    keys INTEGER NOT NULL,
+    keys_crc INTEGER NOT NULL,
+    types BLOB NOT NULL,
+    cuts INTEGER NOT NULL,
+    unclean INTEGER NOT NULL,
+    token INTEGER NOT NULL,
+    owner_lock TEXT,
+    owner_name TEXT,
+    owner_pid INTEGER,
+    owner_since INTEGER,
+    process BLOB,
+    state_crc INTEGER NOT NULL
+)"""
+
+# Tables that have no rows of their own to lose are derived from `events`: keys and the index.
+# All others have integer keys, so that a leaf page tells on its own what it holds.
+STATEMENTS: Final = (
+    SESSIONS,
+    "CREATE TABLE types (code INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+    """
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY, time INTEGER, type INTEGER, flags INTEGER, crc INTEGER, raw BLOB, extra BLOB
+)""",
+    "CREATE INDEX folded ON events (type) WHERE flags >= 8",
+    """
+CREATE TABLE keys (
+    session INTEGER, key INTEGER, first INTEGER, last INTEGER, PRIMARY KEY (session, key, first)
+) WITHOUT ROWID""",
+    "CREATE TABLE blobs (sha256 TEXT, session INTEGER, data BLOB, UNIQUE (sha256, session))",
+    """
+CREATE TABLE mail (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, session INTEGER, message BLOB, time INTEGER, crc INTEGER
+)""",
+    """
+CREATE TABLE records (
+    namespace TEXT, key TEXT, value BLOB, revision INTEGER, crc INTEGER, UNIQUE (namespace, key)
+)""",
+    "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER)",
+)
+
+REPAIR_HINT: Final = "`greenroom sessions repair --file` brings back what its pages hold"
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a file with content; an empty one is as good as none."""
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def connect(path: Path, *, create: bool = False, page_size: int = PAGE_SIZE) -> sqlite3.Connection:
+    """Open the store's file, creating it for its owner only if it may be created and is not there.
+
+    Raises UnreadableSession for a file that is no store or one of another version, SessionDamaged for one
+    that SQLite cannot read, GreenroomError for a place that is not safe, OSError, sqlite3.Error.
+    """
+    check_place(path)
+    fresh = create and not exists(path)
+    if fresh:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY))
+    elif path.stat().st_mode & 0o077:
+        path.chmod(OWNER_ONLY)
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?mode=rw",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_SECONDS,
+    )
+    try:
+        if fresh:
+            _create(connection, page_size)
+        _check(connection, path)
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        for pragma in ("synchronous = NORMAL", "secure_delete = ON", "cell_size_check = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+    except BaseException:  # whatever it was, nobody else would close it; re-raised
+        connection.close()
+        raise
+    return connection
+
+
+def check_place(path: Path) -> None:
+    """Refuse a symbolic link, and a folder in which anybody may replace the file. Raises GreenroomError."""
+    if path.is_symlink():
+        raise GreenroomError(f"the store {path} is a symbolic link", hint="name the file that it points to")
+    try:
+        mode = path.parent.stat().st_mode
+    except FileNotFoundError:
+        return
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise GreenroomError(f"anybody may write to {path.parent}", hint=f"chmod o-w {path.parent}")
+
+
+def _create(connection: sqlite3.Connection, page_size: int) -> None:
+    """Make the tables, unless another process was first."""
+    connection.execute(f"PRAGMA page_size = {page_size}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("BEGIN IMMEDIATE")
+    if not _one(connection, "PRAGMA application_id"):
+        for statement in STATEMENTS:
+            connection.execute(statement)
+        connection.execute("INSERT INTO counters VALUES ('token', 0), ('barrier', 0)")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        found = _one(connection, "PRAGMA application_id"), _one(connection, "PRAGMA user_version")
+        schema = {str(row[0]) for row in connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")}
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):  # busy, full, no permission: not the content
+            raise
+        raise SessionDamaged(f"the store {path} cannot be read: {error}", hint=REPAIR_HINT) from error
+    if found[0] != APPLICATION_ID:
+        raise UnreadableSession(f"{path} is a database of another program", hint="name another file for the store")
+    if found[1] > SCHEMA_VERSION:
+        raise UnreadableSession(f"the store {path} has version {found[1]}", hint="upgrade greenroom-sqlite")
+    wanted = {statement.strip() for statement in STATEMENTS}
+    if found[1] < SCHEMA_VERSION or not wanted <= schema or any("sqlite_" not in s for s in schema - wanted):
+        raise UnreadableSession(f"the tables of {path} were changed", hint="restore them, or name another file")
+
+
+def _one(connection: sqlite3.Connection, query: str) -> int:
+    value: int = connection.execute(query).fetchone()[0]
+    return value
