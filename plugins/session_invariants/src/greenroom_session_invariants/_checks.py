@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import Final, Literal, TypeAlias
 
-from greenroom.sessions import Event, Invariant, Violation
-from greenroom.sessions.vocabulary import OUTSIDE_WHEN_STRICT, JsonValue
+from greenroom.sessions import Event, EventType, Invariant, Violation
+from greenroom.sessions.vocabulary import CORE_TYPES, OUTSIDE_WHEN_STRICT, Enclosure, JsonValue
 
-from ._trace import LogTrace, fold, start
+from ._trace import FOLDS, LogTrace, fold, start
+
+_Rule: TypeAlias = Callable[[LogTrace, Event, JsonValue], str | None]
+_Row: TypeAlias = tuple[_Rule, _Rule | None, Callable[[LogTrace, Event, JsonValue], LogTrace] | None]
 
 
 def session_log(*, enclosure: Literal["declared", "strict"] = "declared") -> Invariant:
@@ -18,45 +22,54 @@ def session_log(*, enclosure: Literal["declared", "strict"] = "declared") -> Inv
 
 def check(trace: LogTrace, event: Event, data: JsonValue) -> LogTrace | Violation:
     """The next trace, or what is wrong with the event where it would stand."""
-    if event.seq <= trace.seq:
-        return Violation(f"seq {event.seq} does not follow {trace.seq}")
-    wrong = _misplaced(trace, event, data)
-    if wrong is None:
-        rule = _RULES.get(event.type)
-        if rule is None:
-            return trace
+    place, rule, change = _TABLE.get(event.type) or _of_plugin(trace, event.type)
+    wrong = place(trace, event, data)
+    if wrong is None and rule is not None:
         wrong = rule(trace, event, data)
-        if wrong is None:
-            return fold(trace, event, data)
-    return Violation(f"{event.type}: {wrong}")
+    if wrong is None and event.seq <= trace.seq:
+        wrong = f"seq {event.seq} does not follow {trace.seq}"
+    if wrong is not None:
+        return Violation(f"{event.type}: {wrong}")
+    return trace if change is None else change(trace, event, data)
 
 
-def _misplaced(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
-    """Why the event may not stand here, derived from the enclosure of its type."""
-    entry = trace.vocabulary.entries.get(event.type)
-    place = entry.kind.enclosure if entry is not None else "free"
-    if place == "step":
-        if event.type == "tool/result" and event.surface != "append":
-            return None if trace.turn is not None else "a rewritten result needs an open turn"
-        return _outside_step(trace, data)
-    if place == "turn":
-        return _outside_turn(trace, data)
-    if trace.strict and place == "free" and trace.turn is None and event.type not in OUTSIDE_WHEN_STRICT:
+def _of_plugin(trace: LogTrace, name: str) -> _Row:
+    """The row of a type that a plugin registered: its enclosure is all that is known of it."""
+    entry = trace.vocabulary.entries.get(name)
+    return _PLACES[entry.kind.enclosure if entry is not None else "free"], None, None
+
+
+def _anywhere(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del data
+    if trace.strict and trace.turn is None and event.type not in OUTSIDE_WHEN_STRICT:
         return "stands outside a turn, which enclosure = 'strict' refuses"
     return None
 
 
-def _outside_turn(trace: LogTrace, data: JsonValue) -> str | None:
+def _bracket(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    """What opens or closes a turn is judged by its own rule."""
+    del trace, event, data
+    return None
+
+
+def _in_turn(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    del event
     if trace.turn is None:
         return "stands outside a turn"
     named = getattr(data, "turn", trace.turn)
     return None if named == trace.turn else f"names turn {named}, open is {trace.turn}"
 
 
-def _outside_step(trace: LogTrace, data: JsonValue) -> str | None:
-    wrong = _outside_turn(trace, data)
-    if wrong is not None:
-        return wrong
+def _in_named_step(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    if data.step == trace.step and data.turn == trace.turn:
+        return None
+    return _in_step(trace, event, data)
+
+
+def _in_step(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    wrong = _in_turn(trace, event, data)
+    if wrong is not None or (event.type == "tool/result" and event.surface != "append"):
+        return wrong  # a rewritten result needs no more than an open turn
     if trace.step is None:
         return f"stands outside a step of turn {trace.turn}"
     named = getattr(data, "step", trace.step)
@@ -173,18 +186,11 @@ def _recast(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
     return None if data.keep_before <= event.seq else f"keep_before {data.keep_before} is in the future"
 
 
-def _anywhere(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
-    """Nothing more than its enclosure; the trace takes it in."""
-    del trace, event, data
-    return None
-
-
-_RULES = {
+_RULES: Final[dict[str, _Rule]] = {
     "turn/start": _turn_start,
     "turn/end": _turn_end,
     "step/start": _step_start,
     "step/end": _step_end,
-    "request/header": _anywhere,
     "assistant/message": _requests,
     "tool/call": _call,
     "tool/update": _update,
@@ -197,3 +203,21 @@ _RULES = {
     "compaction/end": _compaction,
     "session/recast": _recast,
 }
+
+_PLACES: Final[dict[Enclosure, _Rule]] = {
+    "opens": _bracket,
+    "closes": _bracket,
+    "turn": _in_turn,
+    "step": _in_step,
+    "free": _anywhere,
+}
+
+
+def _row(kind: EventType) -> _Row:
+    place = _PLACES[kind.enclosure]
+    if place is _in_step and "step" in kind.model.__annotations__:
+        place = _in_named_step  # the same, faster where nothing is wrong
+    return place, _RULES.get(kind.name), FOLDS.get(kind.name)
+
+
+_TABLE: Final[dict[str, _Row]] = {kind.name: _row(kind) for kind in CORE_TYPES}

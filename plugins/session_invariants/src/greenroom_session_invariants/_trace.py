@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -46,7 +49,7 @@ def start(header: Header, vocabulary: Vocabulary, *, strict: bool) -> LogTrace:
 
 def fold(trace: LogTrace, event: Event, data: JsonValue) -> LogTrace:
     """The trace after the event, whether it was allowed or not."""
-    change = _FOLDS.get(event.type)
+    change = FOLDS.get(event.type)
     return change(trace, event, data) if change is not None else trace
 
 
@@ -121,7 +124,7 @@ def _compaction(trace: LogTrace, event: Event, data: JsonValue) -> LogTrace:
     return replace(trace, seq=event.seq, compacting=event.type == "compaction/start")
 
 
-_FOLDS = {
+FOLDS: Final[dict[str, Callable[[LogTrace, Event, JsonValue], LogTrace]]] = {
     "turn/start": _turn_start,
     "turn/end": _turn_end,
     "step/start": _step_start,
