@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from greenroom._trust import STORE_NAME
 from greenroom.cli._state import CliState
 
 if TYPE_CHECKING:
@@ -54,22 +56,37 @@ def check_plugins(state: CliState, name: str | None, timeout: float) -> list[Res
     if together.results is not None:
         return [r for r in together.results if wanted in (None, r["id"])]
     results: list[Result] = []
-    chosen = [c for c in choose(state.settings(), found).chosen if wanted in (None, c.id)]
-    for candidate in chosen:
+    selection = choose(state.settings(), found)
+    results += [
+        {"id": c.id, "state": "blocked", "error": why} for c, why in selection.blocked if wanted in (None, c.id)
+    ]
+    for candidate in (c for c in selection.chosen if wanted in (None, c.id)):
         alone = replace(state, overrides={**state.overrides, "plugins.allow": json.dumps([candidate.id])})
-        run = _run(alone, timeout)
+        run = _run(alone, timeout, keep=False)
         if run.results is None:
-            hint = "it does this in its own code, which the host cannot catch; keep it out: greenroom plugins disable"
+            hint = f"keep it out: greenroom plugins disable {candidate.id}"
             results.append({"id": candidate.id, "state": "failed", "error": run.death, "hint": hint})
         else:
             results += [r for r in run.results if r["id"] == candidate.id]
     return results
 
 
-def _run(state: CliState, timeout: float) -> _Run:
+def _run(state: CliState, timeout: float, *, keep: bool = True) -> _Run:
+    """Load in another process; with `keep` the outcome is what `plugins list` shows from now on."""
     with tempfile.TemporaryDirectory(prefix="greenroom-check-") as folder:
         output, answer = Path(folder) / "output", Path(folder) / "answer.json"
-        order = {"answer": str(answer), "no_plugins": state.no_plugins, "overrides": dict(state.overrides)}
+        data = state.data_directory
+        if not keep:
+            data = Path(folder) / "data"
+            data.mkdir()
+            if (state.data_directory / STORE_NAME).exists():
+                shutil.copy(state.data_directory / STORE_NAME, data)  # what is trusted there is trusted here
+        order = {
+            "answer": str(answer),
+            "data": str(data),
+            "no_plugins": state.no_plugins,
+            "overrides": dict(state.overrides),
+        }
         command = [sys.executable, "-m", "greenroom.cli._check", json.dumps(order)]
         with output.open("wb") as sink:
             child = subprocess.Popen(
@@ -103,7 +120,7 @@ def main(order: Mapping[str, object]) -> None:
     overrides = order["overrides"]
     assert isinstance(overrides, dict)  # noqa: S101 - written by `_run`
     state = CliState(Path.cwd(), dict(os.environ), no_plugins=str(order["no_plugins"]), overrides=overrides)
-    results = anyio.run(_load, state)
+    results = anyio.run(_load, state, Path(str(order["data"])))
     answer = Path(str(order["answer"]))
     answer.with_suffix(".tmp").write_text(json.dumps(results))
     answer.with_suffix(".tmp").replace(answer)
@@ -112,11 +129,11 @@ def main(order: Mapping[str, object]) -> None:
     os._exit(0)  # a thread that a plugin left would keep the process
 
 
-async def _load(state: CliState) -> list[Result]:
+async def _load(state: CliState, data: Path) -> list[Result]:
     from greenroom import Host
     from greenroom.errors import GreenroomError
 
-    host = Host(state.settings(), data_directory=state.data_directory)
+    host = Host(state.settings(), data_directory=data)
     try:
         async with host:
             loaded = _records(host)

@@ -12,7 +12,6 @@ from greenroom._lifecycle import Phase, PluginState
 from greenroom._records import LastOutcome, read_records
 from greenroom._selection import Selection, find, select
 from greenroom._settings import Settings
-from greenroom.cli._installer import missing, read_requests
 from greenroom.cli._state import CliState
 from greenroom.errors import GreenroomError
 
@@ -92,8 +91,15 @@ def survey(state: CliState) -> Survey:
             rows.append(_row(candidate, state=PluginState.BLOCKED, error=reasons[key]))
         else:
             rows.append(_tried(chosen[key], last))
-    gone = [r.distribution or r.requirement for r in missing(read_requests(state.data_directory))]
-    return Survey(rows, selection.warnings, gone, last)
+    return Survey(rows, selection.warnings, _missing(state.data_directory), last)
+
+
+def _missing(data_dir: Path) -> list[str]:
+    if not (data_dir / "requested.json").exists():
+        return []
+    from greenroom.cli._installer import missing, read_requests  # a listing without requests needs none of it
+
+    return [r.distribution or r.requirement for r in missing(read_requests(data_dir))]
 
 
 def _tried(candidate: Candidate, last: LastOutcome | None) -> Row:

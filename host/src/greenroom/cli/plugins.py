@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -236,8 +235,9 @@ def check(state: CliState, name: str | None, timeout: float, *, json_: bool) -> 
         for result in results:
             if result.get("hint"):
                 click.echo(f"{result['id']}: {result['hint']}")
-    if any(result["state"] != "active" for result in results):
-        sys.exit(1)
+    fine = {"active"} if name is not None else {"active", "blocked"}
+    if any(result["state"] not in fine for result in results):
+        raise click.exceptions.Exit(1)
 
 
 def _why(row: Row) -> str | None:
