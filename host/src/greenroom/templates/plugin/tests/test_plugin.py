@@ -1,14 +1,16 @@
+from typing import ClassVar
+
 import pytest
+from greenroom import Host
 from greenroom_testing import PluginConformance
 
 import {{package}}
-from greenroom import Host
 
 
 class TestConformance(PluginConformance):
     """It loads, unloads without a trace, and survives a wrong setting."""
 
-    plugin = {{package}}
+    plugin: ClassVar[object] = {{package}}
 
 
 @pytest.mark.anyio

@@ -1,8 +1,7 @@
 """What {{distribution}} adds to greenroom: a greeter that other plugins can use."""
 
-from pydantic import BaseModel
-
 from greenroom import Scope, hookimpl
+from pydantic import BaseModel
 
 greenroom_api = "{{api}}"
 
