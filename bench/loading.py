@@ -1,6 +1,6 @@
 """Loading and unloading one small plugin a thousand times: what stays behind.
 
-    uv run python bench/loading.py
+uv run python bench/loading.py
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import anyio
-from greenroom import Host
-
 from _bench import Bench
+
+from greenroom import Host
 
 ROUNDS = 1_000
 SETTLED = 200

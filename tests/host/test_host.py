@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import anyio
 import anyio.lowlevel
 import pytest
+from pydantic import BaseModel
+
 from greenroom import Host, hookimpl, load_settings
 from greenroom.errors import NameTaken, PluginError
 from greenroom_testing import Footprint
-from pydantic import BaseModel
 
 pytestmark = pytest.mark.anyio
 
@@ -30,6 +32,18 @@ def write(folder: Path, name: str, source: str) -> Path:
     path = folder / f"{name}.py"
     path.write_text(textwrap.dedent(source))
     return path
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """A module `gate` whose `wait` hangs until the test is over; then the thread is joined."""
+    opened = threading.Event()
+    monkeypatch.setitem(sys.modules, "gate", SimpleNamespace(wait=opened.wait))
+    yield
+    opened.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("greenroom import"):
+            thread.join()
 
 
 def settings(**overrides):
@@ -96,7 +110,7 @@ async def test_a_table_for_a_plugin_without_settings_is_an_error_that_names_the_
         ("import no_such_module_here", "import", "no_such_module_here"),
         ("def broken(:", "import", "SyntaxError"),
         ("import sys; sys.exit(3)", "import", "exit"),
-        ("import time; time.sleep(60)", "import", "did not"),
+        ("import gate; gate.wait()", "import", "did not"),
         ("", "check", "implements no hook"),
         (
             "from greenroom import hookimpl\n@hookimpl\ndef activat(scope): ...",
@@ -122,7 +136,7 @@ async def test_a_table_for_a_plugin_without_settings_is_an_error_that_names_the_
     ],
 )
 async def test_a01_a_broken_plugin_is_a_failed_record_and_the_others_are_active(
-    source, phase, text, tmp_path, anyio_backend
+    source, phase, text, tmp_path, gate, anyio_backend
 ):
     """Acceptance test A01: import error, sys.exit, a long sleep, ...: the host starts, the record says why."""
     path = write(tmp_path, "broken", source)
@@ -130,7 +144,7 @@ async def test_a01_a_broken_plugin_is_a_failed_record_and_the_others_are_active(
     loaded = settings(**{"plugins.load": [str(path)], "plugins.import_timeout": 0.3})
     async with Host(loaded, plugins={"good": Quiet()}) as host:
         record = host.plugin("broken")
-        assert record.state == ("leaked" if "sleep" in source else "failed")
+        assert record.state == ("leaked" if "gate" in source else "failed")
         assert record.phase == phase or "99" in source
         assert text in record.error
         assert host.plugin("good").state == "active"
@@ -158,8 +172,8 @@ async def test_a_required_plugin_that_is_not_installed_refuses_the_start(anyio_b
             pass
 
 
-async def test_a_leaked_plugin_is_not_loadable_again(tmp_path, anyio_backend):
-    path = write(tmp_path, "stuck", "import time; time.sleep(60)")
+async def test_a_leaked_plugin_is_not_loadable_again(tmp_path, gate, anyio_backend):
+    path = write(tmp_path, "stuck", "import gate; gate.wait()")
     async with Host(settings(**{"plugins.load": [str(path)], "plugins.import_timeout": 0.2})) as host:
         assert host.plugin("stuck").state == "leaked"
         with pytest.raises(PluginError, match="leaked"):
