@@ -110,7 +110,7 @@ class Backlog:
 class Sink:
     """Where a lease writes: the state of its session, and what its rows are made with."""
 
-    state: State
+    row: State
     encoder: Encoder
 
     def write(self, connection: sqlite3.Connection, batch: Batch) -> tuple[State, list[RecordConflict]]:
@@ -118,7 +118,7 @@ class Sink:
 
         Raises SessionFenced, with nothing written, if the lease or the tail moved.
         """
-        state = self.state
+        state = self.row
         self._compare(connection)
         for sha256, data in batch.blobs:
             connection.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?)", (sha256, state.number, data))
@@ -127,18 +127,18 @@ class Sink:
         return state, _write_extras(connection, batch.extras)
 
     def _compare(self, connection: sqlite3.Connection) -> None:
-        number, token, tail = self.state.number, self.state.token, self.state.next_seq
+        number, token, tail = self.row.number, self.row.token, self.row.next_seq
         found = connection.execute("SELECT token, next_seq FROM sessions WHERE number = ?", (number,)).fetchone()
         if found != (token, tail):
             why = "is gone" if found is None else "has another owner" if found[0] != token else "has another tail"
             raise SessionFenced(
-                f"session {self.state.id} {why} by now; nothing was written",
-                session_id=self.state.id,
+                f"session {self.row.id} {why} by now; nothing was written",
+                session_id=self.row.id,
                 hint="resume it to go on",
             )
 
     def _write_events(self, connection: sqlite3.Connection, events: list[Event]) -> State:
-        old = self.state
+        old = self.row
         if old.next_seq == 0:
             insert(connection, header_row(old))
         flat, folded = self.encoder.rows(events)

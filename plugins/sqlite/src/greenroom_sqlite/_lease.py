@@ -154,13 +154,13 @@ class SqliteLease:
 
         def note(connection: sqlite3.Connection) -> None:
             sink = self.channel.sink
-            sink.state = note_process(connection, sink.state, process)
+            sink.row = note_process(connection, sink.row, process)
 
         await self._writer.call(note)
 
     async def mail(self) -> Sequence[Mail]:
         """See SessionLease.mail."""
-        number = self.channel.sink.state.number
+        number = self.channel.sink.row.number
         found = await self._file.read_async(lambda connection: read_mail(connection, number))
         return [mail for mail in found if mail.id not in self._consumed]
 
@@ -170,7 +170,7 @@ class SqliteLease:
             return
         try:
             await self.flush()
-            await self._writer.call(lambda connection: give_back(connection, self.channel.sink.state))
+            await self._writer.call(lambda connection: give_back(connection, self.channel.sink.row))
         finally:
             if self.channel.fenced is not None:
                 self._end()

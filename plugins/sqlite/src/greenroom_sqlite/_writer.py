@@ -301,7 +301,7 @@ class Writer:
         again = is_busy(error)
         for channel in channels:
             if not (again or channel.reported):
-                _log.error("session %s cannot be written: %s", channel.sink.state.id, error)
+                _log.error("session %s cannot be written: %s", channel.sink.row.id, error)
                 channel.reported = True
             channel.failed = translated
             if again:
@@ -321,7 +321,7 @@ class Writer:
         self.commits += 1
         self._unsynced = not full
         for channel, (state, conflicts) in done:
-            channel.sink.state = state
+            channel.sink.row = state
             channel.reported = False
             channel.conflicts.extend(conflicts)
             channel.backlog.written()
