@@ -32,8 +32,13 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from greenroom._context import CallContext
+    from greenroom._decision import Decision
+    from greenroom._host import Host
     from greenroom._scope import Scope
-    from greenroom.sessions import EndReason, Event, EventType, Invariant, Session, SessionStore, TriggerKind
+    from greenroom.agents import Agent, AgentFactory
+    from greenroom.providers import PermissionRequest, ProviderSpec, ToolDetail
+    from greenroom.sessions import EndReason, Event, EventType, Invariant, Message, Session, SessionStore, TriggerKind
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -209,6 +214,21 @@ class Hooks:
     session_created: instant.Announce[[Session], None]
     session_disposed: instant.Observe[[Session], None]
     session_event: instant.Observe[[Session, Event], None]
+    providers: instant.Register[[], Iterable[ProviderSpec] | None]
+    agent_factory: instant.Register[[Host], AgentFactory | None]
+    agent_setup: waiting.Setup[[Agent], Callable[[], None]]
+    agent_created: instant.Announce[[Agent], None]
+    agent_session_start: instant.Observe[[Agent, str], None]
+    agent_disposed: instant.Observe[[Agent], None]
+    agent_status: instant.Observe[[Agent, str], None]
+    agent_error: instant.Observe[[Agent, BaseException, int | None, int | None], None]
+    agent_inbox_inserted: instant.Observe[[Agent, Message], None]
+    agent_inbox_claimed: instant.Observe[[Agent, Message, int | None], None]
+    agent_inbox_discarded: instant.Observe[[Agent, Message], None]
+    pre_step: waiting.Rewrite[[CallContext, Sequence[Message]], Sequence[Message]]
+    turn_stopping: waiting.Setup[[CallContext], None]
+    permission_request: waiting.Decide[[CallContext, PermissionRequest], Decision]
+    normalize_tool_call: instant.FirstNow[[str, str, object, object], ToolDetail]
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from greenroom import _loading as loading
+from greenroom._agent_wiring import AgentWiring
 from greenroom._diagnostics import Diagnostics, secret_values
 from greenroom._discovery import Candidate, discover
 from greenroom._effect import Effect, EffectTree
@@ -31,7 +32,9 @@ from greenroom._session_wiring import SessionWiring
 from greenroom._settings import Settings, load_settings
 from greenroom._trace import safe_text
 from greenroom._trust import Trust
+from greenroom.agents import Agents
 from greenroom.errors import PluginError, TrustError
+from greenroom.providers import ProviderSpec
 from greenroom.sessions import SessionRegistry
 
 T = TypeVar("T")
@@ -61,12 +64,14 @@ class Host:
         diagnostics: what went wrong outside a turn.
         services: what plugins offer each other.
         sessions: the live sessions, and the store behind them.
+        agents: the live agents, and the way to make one.
         warnings: what the operator should know after the start, one sentence each.
     """
 
     scope: Scope
     services: Services
     sessions: SessionRegistry
+    agents: Agents
 
     def __init__(
         self,
@@ -92,7 +97,8 @@ class Host:
         self.diagnostics: Final = Diagnostics(data_directory, clock=clock, secrets=secret_values(os.environ))
         self.hooks: Final = Hooks(report=self._hook_failed, blocking=self._hook_blocks, specs=specs)
         self._wiring: Final = SessionWiring(self.hooks, self.settings, self.diagnostics, data_directory, clock)
-        self.registrars: Final[dict[str, loading.Registrar]] = dict(self._wiring.registrars)
+        self._agents: Final = AgentWiring(self)
+        self.registrars: Final[dict[str, loading.Registrar]] = {**self._wiring.registrars, **self._agents.registrars}
         self.warnings: list[str] = []
         self._data_directory = data_directory
         self._discovery = discovery
@@ -198,6 +204,11 @@ class Host:
         """
         return await self._plugins.unload(name)
 
+    @property
+    def providers(self) -> Mapping[str, ProviderSpec]:
+        """The kinds of providers that plugins brought, by id."""
+        return self._agents.providers
+
     def service(self, protocol: type[T]) -> T | None:
         """Return what a plugin offers under a protocol, or None while none does."""
         return self.services.find(protocol)
@@ -218,6 +229,7 @@ class Host:
         if not self._wiring.durable:
             self.warnings.append("no plugin keeps sessions: they live in memory and end with this process")
         self.sessions = self._wiring.registry(self.scope)
+        self.agents = self._agents.agents()
 
     def _find(self) -> None:
         """Put everything that is installed or named by the settings into the table."""

@@ -16,13 +16,18 @@ import pluggy
 from greenroom._kinds import KINDS, Colour, Kind, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Iterable, Sequence
     from pathlib import Path
 
     from pydantic import BaseModel
 
+    from greenroom._context import CallContext
+    from greenroom._decision import Block, Decision
+    from greenroom._host import Host
     from greenroom._scope import Scope
-    from greenroom.sessions import EndReason, Event, EventType, Invariant, Session, SessionStore, TriggerKind
+    from greenroom.agents import Agent, AgentFactory
+    from greenroom.providers import PermissionRequest, ProviderSpec, ToolDetail
+    from greenroom.sessions import EndReason, Event, EventType, Invariant, Message, Session, SessionStore, TriggerKind
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -222,5 +227,165 @@ def session_event(session: Session, event: Event) -> None:
         def session_event(session, event):
             if event.type == "tool/call":
                 print(session.id, event.seq, event.data.name)
+        ```
+    """
+
+
+@hookspec(Kind.REGISTER)
+def providers() -> Iterable[ProviderSpec] | None:
+    """Return what runs models: one spec for each kind of provider, cheap to import.
+
+    An id is unique over the host.
+
+    Example:
+        ```python
+        @hookimpl
+        def providers():
+            return [ProviderSpec(id="echo", label="Echo", steps="provider", load=load_echo)]
+        ```
+    """
+
+
+@hookspec(Kind.SLOT)
+def agent_factory(host: Host) -> AgentFactory | None:
+    """Return what makes the drivers of agents. One plugin does; a second one is refused with both names.
+
+    Example:
+        ```python
+        @hookimpl
+        def agent_factory(host):
+            return MyFactory(host)
+        ```
+    """
+
+
+@hookspec(Kind.SETUP, subject="agent")
+def agent_setup(agent: Agent) -> Awaitable[Callable[[], None] | None] | Callable[[], None] | None:
+    """Compose an agent before anybody sees it, through `agent.scope`.
+
+    Called for every agent that is created or resumed. It may not drive the agent. What it
+    returns is called at the last moment before the agent is published, and may still refuse.
+
+    Example:
+        ```python
+        @hookimpl
+        def agent_setup(agent):
+            agent.scope.spawn(watch, agent)
+        ```
+    """
+
+
+@hookspec(Kind.ANNOUNCE, subject="agent")
+def agent_created(agent: Agent) -> None:
+    """Hear that an agent is live; its session was announced before.
+
+    All implementations run; a raise of any vetoes the agent, which is then taken back with
+    the paired `agent_disposed`.
+
+    Example:
+        ```python
+        @hookimpl
+        def agent_created(agent):
+            print("agent", agent.id)
+        ```
+    """
+
+
+@hookspec(Kind.OBSERVE, subject="agent")
+def agent_session_start(agent: Agent, source: str) -> None:
+    """Hear why an agent starts: `startup`, `resume`, `import` or `reload`. No veto."""
+
+
+@hookspec(Kind.OBSERVE, subject="agent")
+def agent_disposed(agent: Agent) -> None:
+    """Hear that an announced agent is live no longer; its session says farewell after it."""
+
+
+@hookspec(Kind.OBSERVE, subject="agent")
+def agent_status(agent: Agent, status: str) -> None:
+    """Hear that an agent went `running` or `idle`; the two alternate."""
+
+
+@hookspec(Kind.OBSERVE, subject="agent")
+def agent_error(agent: Agent, error: BaseException, turn: int | None, step: int | None) -> None:
+    """Hear of a failure that has no place in a turn of the log, or that ended one."""
+
+
+@hookspec(Kind.OBSERVE, subject="agent")
+def agent_inbox_inserted(agent: Agent, message: Message) -> None:
+    """Hear of a message that waits now, once the splice is committed."""
+
+
+@hookspec(Kind.OBSERVE, subject="agent")
+def agent_inbox_claimed(agent: Agent, message: Message, turn: int | None) -> None:
+    """Hear of a message that a turn took, once the splice is committed."""
+
+
+@hookspec(Kind.OBSERVE, subject="agent")
+def agent_inbox_discarded(agent: Agent, message: Message) -> None:
+    """Hear of a message that was canceled or replaced before a turn took it."""
+
+
+@hookspec(Kind.REWRITE, subject="ctx", value="messages")
+def pre_step(
+    ctx: CallContext, messages: Sequence[Message]
+) -> Awaitable[Sequence[Message] | Block | None] | Sequence[Message] | Block | None:
+    """Return the messages that enter the step instead of those that were claimed, or refuse them.
+
+    `greenroom.block(reason)` ends the turn as blocked. A raise or a time-out ends it with an
+    error that names the plugin; what waits in the inbox stays.
+
+    Example:
+        ```python
+        @hookimpl
+        def pre_step(ctx, messages):
+            if any("password" in text_of(message) for message in messages):
+                return block("no passwords here")
+        ```
+    """
+
+
+@hookspec(Kind.GATE, subject="ctx")
+def turn_stopping(ctx: CallContext) -> Awaitable[None] | None:
+    """Act at the last moment before a completed turn closes, for instance steer it on.
+
+    Example:
+        ```python
+        @hookimpl
+        async def turn_stopping(ctx):
+            await report(ctx.agent, ctx.turn)
+        ```
+    """
+
+
+@hookspec(Kind.DECIDE, subject="ctx", guarded=True)
+def permission_request(ctx: CallContext, request: PermissionRequest) -> Awaitable[Decision | None] | Decision | None:
+    """Answer a question of the provider in the user's place, or have no opinion.
+
+    `allow(answer=...)` and `deny(...)` may carry a whole `PermissionResponse`. With no opinion,
+    or `ask`, the user is asked.
+
+    Example:
+        ```python
+        @hookimpl
+        def permission_request(ctx, request):
+            if request.name == "Read":
+                return allow("reading is fine")
+        ```
+    """
+
+
+@hookspec(Kind.FIRST, colour=Colour.DEF_ONLY)
+def normalize_tool_call(provider: str, name: str, input: object, output: object) -> ToolDetail | None:
+    """Return what a tool call is about, for clients that do not know the tool, or None.
+
+    Called for every state of every call; it runs in the event pump and must be quick.
+
+    Example:
+        ```python
+        @hookimpl
+        def normalize_tool_call(provider, name, input, output):
+            if name == "sh":
+                return ShellDetail(input["line"], output=output)
         ```
     """

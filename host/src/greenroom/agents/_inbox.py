@@ -46,12 +46,16 @@ class Inbox:
     Args:
         append: commits a splice to the session; what it raises reaches the caller and nothing has changed then.
         tell: announces the fate of each message after the commit.
+        like: an inbox whose pending messages this one begins with.
     """
 
-    def __init__(self, append: Callable[[InboxSpliced], object], tell: Tell) -> None:
+    def __init__(self, append: Callable[[InboxSpliced], object], tell: Tell, *, like: Inbox | None = None) -> None:
         self._append = append
         self._tell = tell
-        self._lists: dict[Target, list[Message]] = {"next-turn": [], "next-step": []}
+        self._lists: dict[Target, list[Message]] = {
+            "next-turn": list(like.next_turn) if like is not None else [],
+            "next-step": list(like.next_step) if like is not None else [],
+        }
 
     @property
     def next_turn(self) -> tuple[Message, ...]:
