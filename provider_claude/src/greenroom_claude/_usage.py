@@ -59,7 +59,7 @@ def turn_usage(state: State, frame: Frame) -> Usage | None:
     state.context_max = max((window for window in windows if window), default=state.context_max)
     if not (state.turn and state.turn.metered) and not state.context_forced:
         state.context_used = (_input(usage) + (int_at(usage, "output_tokens") or 0)) or state.context_used
-    return finite_usage(
+    said = finite_usage(
         Usage(
             input_tokens=int_at(usage, "input_tokens"),
             cached_input_tokens=int_at(usage, "cache_read_input_tokens"),
@@ -71,6 +71,7 @@ def turn_usage(state: State, frame: Frame) -> Usage | None:
             context_used=state.context_used,
         )
     )
+    return None if said == Usage() else said
 
 
 def _cost(frame: Frame) -> float | None:
