@@ -280,7 +280,7 @@ class TestUsage:
         models = {"a": {"contextWindow": 200_000}, "b": {"contextWindow": 1_000_000}, "c": {}}
         (end,) = of(p.TurnCompleted, feed(begun("a"), result("a", modelUsage=models)))
         assert end.usage.context_max == 1_000_000
-        (end,) = of(p.TurnCompleted, feed(begun("a"), result("a")))
+        (end,) = of(p.TurnCompleted, feed(begun("a"), result("a", usage={"input_tokens": 1})))
         assert end.usage.context_max is None
 
     def test_a_cost_that_is_no_number_drops_all_of_the_usage(self) -> None:
