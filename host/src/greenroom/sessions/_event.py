@@ -130,13 +130,6 @@ def check_id(value: str) -> str:
     return value
 
 
-class _Version(Struct):
-    version: JsonValue = None
-
-
-_header_decoder: Final = msgspec.json.Decoder(Header)
-
-
 def header_to_json(header: Header) -> bytes:
     """The header as JSON; `version` always stands in it."""
     fields = msgspec.to_builtins(header)
@@ -149,9 +142,9 @@ def header_from_json(data: bytes | Mapping[str, JsonValue], *, place: str = "the
     `place` says where it stands, for the message. Raises UnreadableSession for another
     version, SessionDamaged for anything that is no header.
     """
-    raw = data if isinstance(data, bytes) else msgspec.json.encode(data)
     try:
-        version = msgspec.json.decode(raw, type=_Version).version
+        fields = data if isinstance(data, Mapping) else msgspec.json.decode(data)
+        version = fields.get("version") if isinstance(fields, Mapping) else None
         if type(version) is int and version > FORMAT_VERSION:
             raise UnreadableSession(
                 f"the session in {place} has format {version}, this greenroom reads {FORMAT_VERSION}",
@@ -159,6 +152,6 @@ def header_from_json(data: bytes | Mapping[str, JsonValue], *, place: str = "the
             )
         if type(version) is not int or version < FORMAT_VERSION:
             raise SessionDamaged(f"the header in {place} has no usable version: {version!r}")
-        return _header_decoder.decode(raw)
+        return msgspec.convert(fields, Header)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SessionDamaged(f"the header in {place} is malformed: {error}") from error
