@@ -264,11 +264,10 @@ async def test_an_interrupted_turn_is_preserved_and_closed_on_resume(crashed, vo
 
 
 @pytest.mark.anyio
-@pytest.mark.behaviour("X-002")
 async def test_a_lease_that_was_taken_over_starts_a_new_epoch_before_anything_else(crashed, vocabulary, ports):
     stored = len(crashed._medium.sessions["s"].events)
     session = await resume_session(revived(crashed), "s", vocabulary, ports=ports)
-    recast = session.tail[stored]
+    recast = (await session.events(stored))[0]
     assert (recast.seq, recast.type) == (stored, "session/recast")
     assert (recast.data.reason, recast.data.keep_before) == ("repair", stored)
     assert session.epoch == recast.data.epoch != session.header.epoch

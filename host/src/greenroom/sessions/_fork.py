@@ -16,13 +16,13 @@ async def fork_seed(store: SessionStore, session_id: str, boundary: int | None =
     ForkRefused (`invalid_boundary`, `open_turn`), SessionNotFound, SessionDamaged.
     """
     length = (await store.entry(session_id)).next_seq
-    stop = length if boundary is None else boundary + 1
     if boundary is not None and (type(boundary) is not int or not 0 <= boundary < length):
         raise ForkRefused(
             f"session {session_id} has no event {boundary}: its last one is {length - 1}",
             code="invalid_boundary",
             session_id=session_id,
         )
+    stop = length if boundary is None else boundary + 1
     last = await store.read_from(session_id, 0, before=stop, types=["turn/start", "turn/end"], limit=1, newest=True)
     if last and last[0].type == "turn/start":
         raise ForkRefused(
