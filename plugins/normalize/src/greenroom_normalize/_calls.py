@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from greenroom import hookimpl
 from greenroom.providers import (
     EditDetail,
     Json,
@@ -179,6 +180,7 @@ _OVER_MCP = frozenset({"read_file", "write_file"})
 """Tools of MCP servers whose meaning their name tells; the others are shown as they are."""
 
 
+@hookimpl
 def normalize_tool_call(provider: str, name: str, input: Json, output: Json) -> ToolDetail | None:
     """The canonical detail of a tool call, or None when nothing is known about it.
 
