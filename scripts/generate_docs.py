@@ -17,6 +17,8 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from generate_events import events_page
+
 from greenroom import hookspecs
 from greenroom._kinds import KINDS, Spec
 
@@ -100,7 +102,7 @@ def markdown(docstring: str) -> Iterator[str]:
         yield ""
 
 
-PAGES: dict[str, Callable[[], str]] = {"hooks": hooks_page}
+PAGES: dict[str, Callable[[], str]] = {"hooks": hooks_page, "events": events_page}
 """The name of each generated page, as in `docs/<name>.md`, and what makes it."""
 
 

@@ -51,7 +51,7 @@ class TurnStart(Struct, frozen=True):
 
 
 class TurnAccepted(Struct, frozen=True, gc=False):
-    """The provider has taken our input; the number that it gave the turn."""
+    """The provider has taken our input; `provider_turn` is its own id of the turn."""
 
     turn: Ordinal
     provider_turn: Name
