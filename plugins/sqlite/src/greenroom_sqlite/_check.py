@@ -12,9 +12,9 @@ from greenroom.sessions import Event, Finding, SessionDamaged, UnreadableSession
 from greenroom.sessions.vocabulary import CORE_TYPES
 
 from ._file import is_damage
-from ._rows import crc_base, first_id, header_crc, is_indexed, sum_spans
+from ._rows import crc_base, first_id, header_crc, is_indexed, row_crc, sum_spans
 from ._state import State, find_row, from_row, not_found
-from ._tail import decoder_for, indexed_codes, indexed_seqs, key_rows, rows_between, stream, type_names
+from ._tail import indexed_codes, indexed_seqs, key_rows, last_slot, rows_between, stream, type_names
 
 _ENCLOSURE: Final = {kind.name: kind.enclosure for kind in CORE_TYPES if kind.enclosure != "free"}
 _MOST: Final = 20
@@ -88,8 +88,7 @@ def _row(connection: sqlite3.Connection, session_id: str) -> Scan:
             raise
         found = Scan(State(number, session_id, header if isinstance(header, bytes) else b"", 0), row_wrong=True)
         found.note("row", str(error.args[0]))
-        last = connection.execute("SELECT MAX(id) FROM events WHERE id < ?", (first_id(number + 1) - 1,)).fetchone()[0]
-        found.state.next_seq = max((last or 0) - first_id(number) + 1, 0)
+        found.state.next_seq = last_slot(connection, number)
         found.state.header_crc = row[3] if isinstance(row[3], int) else 0
         return found
 
@@ -134,8 +133,7 @@ def _beside(connection: sqlite3.Connection, found: Scan, folded: list[int]) -> N
         if not found.row_wrong and (len(spans), sum_spans(0, spans)) != (state.keys, state.keys_crc):
             found.keys_wrong = True
             found.note("keys", "the index by call and message id does not match the events")
-        behind = rows_between(connection, state.number, state.next_seq, first_id(1) - 1)
-        if next(iter(behind), None) is not None:
+        if last_slot(connection, state.number) > state.next_seq:
             found.row_wrong = True
             found.note("beyond", "there are events behind the tail that the row names", seq=state.next_seq)
         for sha256, data in connection.execute("SELECT sha256, data FROM blobs WHERE session = ?", (state.number,)):
@@ -151,14 +149,11 @@ def _beside(connection: sqlite3.Connection, found: Scan, folded: list[int]) -> N
 def _named_otherwise(connection: sqlite3.Connection, state: State, seq: int) -> bool:
     """Whether the event's checksum is right under the name of another type: then the name is what was lost."""
     try:
-        row = next(iter(rows_between(connection, state.number, seq, seq + 1)), None)
+        rows = rows_between(connection, state.number, seq, seq + 1)
         names = {*type_names(connection).values(), *_ALL}
     except sqlite3.DatabaseError:
         return False
-    if row is None:
-        return False
-    decoder = decoder_for(connection, state)
-    return any(decoder.matches(row, crc_base(state.id, name)) for name in names)
+    return any(row_crc(row, crc_base(state.id, name)) == row[4] for row in rows for name in names)
 
 
 _ALL: Final = tuple(kind.name for kind in CORE_TYPES)

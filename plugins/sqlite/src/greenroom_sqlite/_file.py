@@ -92,15 +92,15 @@ class StoreFile:
                 connection = self.connect()
                 connection.execute("PRAGMA query_only = ON")
             connection.execute("BEGIN")
-            try:
-                yield connection
-            finally:
-                connection.execute("ROLLBACK")
-        except (sqlite3.Error, OSError) as error:
-            raise self.translate(error) from error
-        finally:
-            if connection is not None:
-                self._give_back(connection)
+            yield connection
+            connection.execute("ROLLBACK")
+            self._give_back(connection)
+        except BaseException as error:
+            if connection is not None:  # a cursor in the traceback would keep its snapshot: not for the next reader
+                connection.close()
+            if isinstance(error, (sqlite3.Error, OSError)):
+                raise self.translate(error) from error
+            raise
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         with self._lock:

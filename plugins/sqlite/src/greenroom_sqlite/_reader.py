@@ -13,7 +13,7 @@ from greenroom.sessions import Event, Mail, Owner, SessionDamaged, SessionEntry,
 from ._file import is_damage
 from ._rows import MAX_SLOT, SLOT_BITS, first_id, is_indexed, key_hash, signed
 from ._state import SELECT, State, from_row, load
-from ._tail import by_seq, decoder_for, index_matches, indexed_codes, indexed_seqs, rows_between, stream, type_names
+from ._tail import by_seq, index_matches, indexed_codes, indexed_seqs, stream, type_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,10 @@ def read_range(connection: sqlite3.Connection, session_id: str, wanted: Range, t
 
 
 def _dense(connection: sqlite3.Connection, state: State, low: int, high: int) -> list[Event]:
-    decoder = decoder_for(connection, state)
-    events = decoder.events(rows_between(connection, state.number, low, high), low)
-    if len(events) < high - low:
-        raise decoder.damaged(low + len(events), "is missing")
-    return events
+    found: list[Event] = []
+    for events in stream(connection, state, low, high):
+        found.extend(events)
+    return found
 
 
 def _by_index(connection: sqlite3.Connection, state: State, wanted: Range, trust: Trust) -> list[Event]:

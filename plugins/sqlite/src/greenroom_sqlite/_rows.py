@@ -85,6 +85,15 @@ def is_indexed(type_name: str) -> bool:
     return type_name in FOLDED_TYPES or type_name not in CORE_DECODERS
 
 
+def row_crc(row: Row, base: int) -> int | None:
+    """The checksum of a row under a base, as SQLite stores it; None if its values have no checksum."""
+    key, time, _, flags, _, raw, extra = row
+    try:
+        return signed(crc32(extra or b"", crc32(raw, crc32(_pack((key & MAX_SLOT) - 1, time, flags), base))))
+    except (TypeError, struct.error):
+        return None
+
+
 class Encoder:
     """Turns events of one session into rows. Its caches live as long as the lease."""
 
@@ -179,15 +188,6 @@ class Decoder:
             else:
                 add(Event(seq, time, name, raw))
         return found
-
-    def matches(self, row: Row, base: int) -> bool:
-        """Whether the row's checksum is right under another base."""
-        key, time, _, flags, crc, raw, extra = row
-        try:
-            value = crc32(extra or b"", crc32(raw, crc32(_pack(key - self._first, time, flags), base)))
-        except (TypeError, struct.error):
-            return False
-        return value == crc & 0xFFFFFFFF
 
     def _base(self, code: int) -> tuple[str, int]:
         name = self._names[code]

@@ -10,7 +10,7 @@ from typing import Final
 from greenroom.sessions import Event, SessionDamaged
 
 from ._file import is_damage
-from ._rows import SELECT, Decoder, Row, Span, first_id, fold, is_indexed, sum_spans
+from ._rows import MAX_SLOT, SELECT, SLOT_BITS, Decoder, Row, Span, first_id, fold, is_indexed, sum_spans
 from ._state import State
 
 _BATCH: Final = 512
@@ -27,10 +27,18 @@ def decoder_for(connection: sqlite3.Connection, state: State) -> Decoder:
     return Decoder(state.number, state.id, type_names(connection))
 
 
-def rows_between(connection: sqlite3.Connection, number: int, start: int, stop: int) -> Iterator[Row]:
-    """The rows with `start <= seq < stop`, in order."""
+def rows_between(connection: sqlite3.Connection, number: int, start: int, stop: int) -> list[Row]:
+    """The rows with `start <= seq < stop`, in order; all at once, as an unfinished cursor would pin its snapshot."""
     first = first_id(number)
-    return connection.execute(f"{SELECT} WHERE id BETWEEN ? AND ? ORDER BY id", (first + start, first + stop - 1))
+    return connection.execute(
+        f"{SELECT} WHERE id BETWEEN ? AND ? ORDER BY id", (first + start, first + stop - 1)
+    ).fetchall()
+
+
+def last_slot(connection: sqlite3.Connection, number: int) -> int:
+    """The last slot of the session that holds something; 0 for its header only, or for nothing."""
+    last = connection.execute("SELECT MAX(id) FROM events WHERE id < ?", ((number + 1) << SLOT_BITS,)).fetchone()[0]
+    return last & MAX_SLOT if last is not None and last >> SLOT_BITS == number else 0
 
 
 def stream(
@@ -43,9 +51,8 @@ def stream(
     decoder, stop = decoder_for(connection, state), state.next_seq if stop is None else stop
     while start < stop:
         upto = min(start + _BATCH, stop)
-        rows = rows_between(connection, state.number, start, upto)
         try:
-            events = decoder.events(rows, start)
+            events = decoder.events(rows_between(connection, state.number, start, upto), start)
         except SessionDamaged as error:
             seq = error.seq if error.seq is not None else start
             if seq > start:
