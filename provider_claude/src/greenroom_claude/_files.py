@@ -25,7 +25,7 @@ _SESSION = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
-class NativeSession:
+class SessionFile:
     """A session as a listing shows it.
 
     Attributes:
@@ -91,7 +91,7 @@ def find_session(config: Path, session_id: str) -> Path | None:
     return next((config / "projects").glob(f"*/{session_id}.jsonl"), None)
 
 
-def list_sessions(config: Path, *, cwd: str | None = None, limit: int | None = None) -> list[NativeSession]:
+def list_sessions(config: Path, *, cwd: str | None = None, limit: int | None = None) -> list[SessionFile]:
     """The sessions with at least one prompt, the latest first.
 
     Args:
@@ -106,7 +106,7 @@ def list_sessions(config: Path, *, cwd: str | None = None, limit: int | None = N
         except FileNotFoundError:  # deleted meanwhile
             continue
         dated.append((status.st_mtime_ns, path, status.st_size))
-    found: list[NativeSession] = []
+    found: list[SessionFile] = []
     for time_ns, path, size in sorted(dated, reverse=True):
         if limit is not None and len(found) >= limit:
             break
@@ -116,7 +116,7 @@ def list_sessions(config: Path, *, cwd: str | None = None, limit: int | None = N
     return found
 
 
-def _summary(path: Path, updated_at: int, size: int) -> NativeSession | None:
+def _summary(path: Path, updated_at: int, size: int) -> SessionFile | None:
     head, tail = _edges(path, size)
     first = title = last = cwd = None
     for row in (*head, *tail):
@@ -127,7 +127,7 @@ def _summary(path: Path, updated_at: int, size: int) -> NativeSession | None:
     if first is None and last is None:
         return None
     shown = title or last or first
-    return NativeSession(
+    return SessionFile(
         id=path.stem,
         path=path,
         cwd=cwd,

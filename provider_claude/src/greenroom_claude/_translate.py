@@ -75,6 +75,8 @@ class Translator:
             begun = state.turn is not None and state.turn is not before and state.turn.started
             return [TurnStarted(turn_id=state.turn_id), raw] if begun else [raw]
 
+    received = feed  # the name of this method at the seam of providers
+
     def sent(self, frame: JsonObject, *, steer: bool = False) -> list[ProviderEvent]:
         """Note a frame that goes to the agent, and what it means. `steer`: the message should join the open turn."""
         state, kind = self._state, frame.get("type")
