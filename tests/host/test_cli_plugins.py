@@ -371,6 +371,25 @@ def test_a_blocked_plugin_fails_a_check_only_if_it_was_asked_for(site: Site) -> 
     assert (status, list(rows)) == (1, ["acme-other:other"])
 
 
+def test_check_reports_each_plugin_although_a_strict_host_would_not_start(site: Site, user_file: Path) -> None:
+    site.dist("acme-good", entries={"good": "acme_good"}, modules={"acme_good.py": HOOK})
+    site.dist("acme-bad", entries={"bad": "acme_bad"}, modules={"acme_bad.py": "1 / 0"})
+    user_file.write_text("[plugins]\nstrict = true\n")
+    status, rows, _ = checked(site)
+    assert status == 1
+    assert "ZeroDivisionError" in rows["acme-bad:bad"]["error"]
+    assert rows["acme-good:good"]["error"].startswith("the host does not start (strict plugins)")
+
+
+def test_check_runs_nothing_of_a_project_that_is_not_trusted(site: Site) -> None:
+    Path("hook.py").write_text("import pathlib\npathlib.Path('ran').touch()\n" + HOOK)
+    Path("greenroom.toml").write_text('[plugins]\nload = ["./hook.py"]\n')
+    done = process(site, "plugins", "check")
+    assert done.returncode == 1
+    assert "greenroom trust add" in done.stdout
+    assert not Path("ran").exists()
+
+
 def test_the_next_listing_shows_what_check_has_found(site: Site) -> None:
     site.dist("acme-bad", entries={"bad": "acme_bad"}, modules={"acme_bad.py": "import sys; sys.exit(3)"})
     site.dist("acme-good", entries={"good": "acme_good"}, modules={"acme_good.py": HOOK})

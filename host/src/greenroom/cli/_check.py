@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import click
 
 from greenroom._trust import STORE_NAME
 from greenroom.cli._state import CliState
+from greenroom.errors import GreenroomError
 
 if TYPE_CHECKING:
     from greenroom import Host
@@ -110,7 +112,10 @@ def _run(state: CliState, timeout: float, *, keep: bool = True) -> _Run:
             click.echo(line, err=True)
         if not answer.exists():
             return _Run(None, death)
-        return _Run(json.loads(answer.read_text()))
+        results = json.loads(answer.read_text())
+        if isinstance(results, str):
+            raise GreenroomError(f"the plugins cannot be checked: {results}", hint="the traceback stands above")
+        return _Run(results)
 
 
 def main(order: Mapping[str, object]) -> None:
@@ -120,7 +125,11 @@ def main(order: Mapping[str, object]) -> None:
     overrides = order["overrides"]
     assert isinstance(overrides, dict)  # noqa: S101 - written by `_run`
     state = CliState(Path.cwd(), dict(os.environ), no_plugins=str(order["no_plugins"]), overrides=overrides)
-    results = anyio.run(_load, state, Path(str(order["data"])))
+    try:
+        results: list[Result] | str = anyio.run(_load, state, Path(str(order["data"])))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is no plugin's death, and must not be taken for one
+        traceback.print_exc()
+        results = f"{type(error).__name__}: {error}"
     answer = Path(str(order["answer"]))
     answer.with_suffix(".tmp").write_text(json.dumps(results))
     answer.with_suffix(".tmp").replace(answer)
@@ -131,14 +140,13 @@ def main(order: Mapping[str, object]) -> None:
 
 async def _load(state: CliState, data: Path) -> list[Result]:
     from greenroom import Host
-    from greenroom.errors import GreenroomError
 
     host = Host(state.settings(), data_directory=data)
     try:
         async with host:
             loaded = _records(host)
     except GreenroomError as error:  # a required plugin is missing, or the project is not trusted
-        refused = {"state": "failed", "error": f"the host does not start: {error.args[0]}", "hint": error.hint}
+        refused = {"state": "failed", "error": str(error.args[0]), "hint": error.hint}
         return [r if r["state"] == "failed" else {**r, **refused} for r in _records(host)] or [
             {"id": "host", **refused}
         ]

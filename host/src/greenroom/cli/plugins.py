@@ -231,7 +231,7 @@ def check(state: CliState, name: str | None, timeout: float, *, json_: bool) -> 
     if json_:
         emit_json({"plugins": results})
     else:
-        table(("plugin", "state", "why"), [(r["id"], r["state"], r.get("error")) for r in results])
+        table(("plugin", "state", "why"), [(r["id"], r["state"], _short(r["id"], r.get("error"))) for r in results])
         for result in results:
             if result.get("hint"):
                 click.echo(f"{result['id']}: {result['hint']}")
@@ -241,10 +241,13 @@ def check(state: CliState, name: str | None, timeout: float, *, json_: bool) -> 
 
 
 def _why(row: Row) -> str | None:
-    if row.error is None:
-        return None
-    text = row.error.splitlines()[0]
-    return f"{row.phase}: {text}" if row.phase and row.state not in {"blocked", "shadowed"} else text
+    text = _short(row.id, row.error)
+    return f"{row.phase}: {text}" if text and row.phase and row.state not in {"blocked", "shadowed"} else text
+
+
+def _short(plugin: object, error: object) -> str | None:
+    """Return the first line of an error for a table that has the plugin in another column."""
+    return None if error is None else str(error).removeprefix(f"{plugin}: ").partition("\n")[0]
 
 
 def _plain(row: Row) -> dict[str, object]:
