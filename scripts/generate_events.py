@@ -46,6 +46,13 @@ Limits: {MAX_EVENT_BYTES:,} bytes and {MAX_DEPTH} levels an event; texts above {
 |---|---|---|---|---|
 """
 
+DATA = """
+## Data
+
+A field with a default may be absent. `Name` is a text that is not empty, `Count` a number from 0, `Ordinal` one from 1,
+`LongText` a text or the `Blob` it stands in, `JsonValue` and `JsonObject` anything in JSON.
+"""
+
 
 def events_page() -> str:
     """Return docs/events.md."""
@@ -54,8 +61,7 @@ def events_page() -> str:
             INTRO,
             *(_row(kind) for kind in CORE_TYPES),
             _kinds(),
-            "\n## Data\n\nA field with a default may be absent. `Name` is a text that is not empty, `Count` a number from 0, `Ordinal`\n"
-            "one from 1, `LongText` a text or the `Blob` it stands in, `JsonValue` and `JsonObject` anything in JSON.\n",
+            DATA,
             *(_section(f"`{kind.name}`", kind.model) for kind in CORE_TYPES),
             "\n## Parts\n",
             *(_section(f"{struct.__name__}{_tag(struct)}", struct) for struct in _parts()),

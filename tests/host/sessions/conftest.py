@@ -45,8 +45,8 @@ class Script:
         self.session = session
 
     @staticmethod
-    def message(text: str = "hello", id: str = "u1", source=UserSource()) -> Message:
-        return Message(id, (Text(text),), source)
+    def message(text: str = "hello", id: str = "u1", source=None) -> Message:
+        return Message(id, (Text(text),), source or UserSource())
 
     def turn(self, trigger: str = "message") -> int:
         number = self.session.state.next_turn()

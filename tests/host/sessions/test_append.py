@@ -51,7 +51,18 @@ def test_events_are_numbered_densely_from_zero(session):
 @pytest.mark.behaviour("D-017", "D-075", "D-079")
 @pytest.mark.parametrize(
     "value",
-    [math.nan, math.inf, -math.inf, b"bytes", {1, 2}, Decimal(1), object(), lambda: 0, {1: "a"}, [1, [2, {"x": math.nan}]]],
+    [
+        math.nan,
+        math.inf,
+        -math.inf,
+        b"bytes",
+        {1, 2},
+        Decimal(1),
+        object(),
+        lambda: 0,
+        {1: "a"},
+        [1, [2, {"x": math.nan}]],
+    ],
     ids=repr,
 )
 def test_what_json_cannot_say_is_refused_and_nothing_is_written(session, value):
@@ -412,7 +423,9 @@ def test_free_parts_of_a_plugin_payload_are_snapshotted_and_not_judged(session, 
     assert vocabulary.decode(event).more == {"anything": [1, {"goes": None}]}
 
 
-@pytest.mark.parametrize("payload", [Note(text="x", weight=math.nan), Note(text="x", extra=math.inf)], ids=["typed", "any"])
+@pytest.mark.parametrize(
+    "payload", [Note(text="x", weight=math.nan), Note(text="x", extra=math.inf)], ids=["typed", "any"]
+)
 def test_a_pydantic_model_cannot_smuggle_a_nan(session, vocabulary, payload):
     vocabulary.add(EventType("audit/note", Note, enclosure="free"), "audit")
     with pytest.raises(EventRefused):

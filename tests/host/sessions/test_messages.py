@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -15,7 +16,6 @@ from greenroom.sessions import (
     Message,
     Replace,
     Session,
-    SessionError,
     derive_messages,
 )
 from greenroom.sessions.vocabulary import (
@@ -180,7 +180,7 @@ class Random:
         self.ids = 0
 
     def step(self):
-        state, script, session = self.session.state, self.script, self.session
+        state, script = self.session.state, self.script
         self.ids += 1
         n = str(self.ids)
         if state.open_turn is None:
@@ -228,10 +228,8 @@ def test_the_incremental_history_equals_a_derivation_from_scratch_after_every_ap
     writer = Random(session, script, seed)
     for _ in range(150):
         before = len(session)
-        try:
+        with suppress(HistoryNotLoaded):  # a replacement of something that a rewind left unknown
             writer.step()
-        except SessionError as error:  # only a replacement of something a rewind left unknown
-            assert isinstance(error, HistoryNotLoaded)
         if len(session) == before:
             continue
         assert session.derive_messages() == derive_messages(session.tail)
@@ -315,4 +313,3 @@ async def test_large_events_do_not_make_the_tail_large(header, vocabulary):
         session.append("notice", Notice("info", "x" * 1_000_000))
     assert sum(len(event.raw) for event in session.tail) <= 4 * 1024 * 1024
     assert len(await session.events()) == 20
-

@@ -8,7 +8,6 @@ import pytest
 from greenroom.providers import ShellDetail
 from greenroom.sessions import (
     Invariants,
-    Medium,
     MemoryStore,
     Replace,
     Session,
@@ -398,5 +397,3 @@ def test_a_rewritten_result_is_no_answer_to_a_call(session, script):
     assert [one.data.call_id for one in closers(unfinished(session), session.state) if one.type == "tool/result"] == [
         "t2"
     ]
-
-

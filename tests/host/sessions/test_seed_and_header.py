@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from greenroom.sessions import (
+    FORMAT_VERSION,
     Event,
     EventRefused,
-    FORMAT_VERSION,
     Header,
     Replace,
     Session,
@@ -120,7 +120,9 @@ def test_a_seed_record_with_a_wrong_envelope_is_refused(planted, fields):
 
 
 @pytest.mark.behaviour("D-027")
-@pytest.mark.parametrize("shell", [None, {"seq": 0}, ("turn/start",), object(), type("Sub", (), {"seq": 0})()], ids=repr)
+@pytest.mark.parametrize(
+    "shell", [None, {"seq": 0}, ("turn/start",), object(), type("Sub", (), {"seq": 0})()], ids=repr
+)
 def test_a_seed_entry_that_is_no_event_is_refused(planted, shell):
     with pytest.raises(SessionError, match=r"^seed\[0\]: an event is an Event"):
         planted([shell])

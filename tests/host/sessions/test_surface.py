@@ -236,5 +236,3 @@ async def test_a_rewind_behind_a_replacement_brings_back_what_was_replaced(sessi
     await session.load_history()
     assert list(session.surface) == nodes == list(fold_surface(session.tail).nodes)
     assert len(session.derive_messages()) == 4
-
-

@@ -67,9 +67,11 @@ def _in_named_step(trace: LogTrace, event: Event, data: JsonValue) -> str | None
 
 
 def _in_step(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
+    if event.type == "tool/result" and event.surface != "append":
+        return None if trace.turn is not None else "stands outside a turn"  # a rewrite names its original's place
     wrong = _in_turn(trace, event, data)
-    if wrong is not None or (event.type == "tool/result" and event.surface != "append"):
-        return wrong  # a rewritten result needs no more than an open turn
+    if wrong is not None:
+        return wrong
     if trace.step is None:
         return f"stands outside a step of turn {trace.turn}"
     named = getattr(data, "step", trace.step)
