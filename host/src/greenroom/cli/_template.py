@@ -14,7 +14,8 @@ from greenroom._version import API_VERSION, __version__
 from greenroom.errors import GreenroomError
 
 PREFIX: Final = "greenroom-"
-RENAMED: Final = {"gitignore": ".gitignore"}  # under its real name it would apply to our own repository
+# Under their real names the one would apply to our own repository, the other be collected as a test of ours.
+RENAMED: Final = {"gitignore": ".gitignore", "plugin_test.py": "test_plugin.py"}
 
 
 @dataclass(frozen=True, slots=True)
