@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 import anyio
-import anyio.lowlevel
 
 from greenroom._callers import Caller, Owned
-from greenroom._decision import Block, Decision, Verdict, deny
+from greenroom._decision import Block, Decision, Verdict
 from greenroom._engine import failure
+from greenroom._foreign import error_text
 from greenroom.errors import HookError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Decide(Caller[P, R]):
         """
         if self.spec.guarded and self._engine.guards:
             plugin, why = min(self._engine.guards.items())
-            return replace(deny(f"the guard {plugin} is not active: {why}"), by=plugin)
+            return Decision(Verdict.DENY, f"the guard {plugin} is not active: {why}", by=plugin)
         arguments = self._bound(args, kwargs)
         audience = self._audience(arguments)
         opinions: list[Decision | None] = [None] * len(audience)
@@ -122,12 +122,13 @@ class Decide(Caller[P, R]):
 def _opinion(impl: Impl, result: Result) -> Decision | None:
     value, error = result
     if error is not None:
-        return replace(deny(f"{impl.plugin} failed to decide: {type(error).__name__}: {error}"), by=impl.plugin)
+        text = f"{impl.plugin} failed to decide: {error_text(error)}"
+        return Decision(Verdict.DENY, text, by=impl.plugin)
     if value is None:
         return None
     if isinstance(value, Decision) and isinstance(value.verdict, Verdict):
-        return replace(value, by=impl.plugin)
-    return replace(deny(f"{impl.plugin} answered {type(value).__name__}, not a Decision"), by=impl.plugin)
+        return Decision(value.verdict, value.reason, value.answer, impl.plugin)
+    return Decision(Verdict.DENY, f"{impl.plugin} answered {type(value).__name__}, not a Decision", by=impl.plugin)
 
 
 class Rewrite(Caller[P, R]):
@@ -182,10 +183,7 @@ class Wrap(Caller[P, R], Generic[P, R]):
         call: Callable[[], Awaitable[R]] = innermost
         for impl in reversed(self._audience(arguments)):
             call = self._around(impl, arguments[:-1], call, passed)
-        result = await call()
-        # An implementation that swallowed the cancellation of its body ends here.
-        await anyio.lowlevel.checkpoint_if_cancelled()
-        return result
+        return await call()
 
     def _around(
         self,

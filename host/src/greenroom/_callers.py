@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -10,12 +9,14 @@ from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 from greenroom._engine import Engine, failure
 from greenroom._feed import Feed, Source
+from greenroom._foreign import plugins_own
 from greenroom._order import in_order, reasons
-from greenroom.errors import PLUGIN_ERRORS, HookError
+from greenroom.errors import HookError
 
 if TYPE_CHECKING:
     from greenroom._impl import Impl
     from greenroom._kinds import Spec
+    from greenroom._scope import Scope
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,6 +45,7 @@ class Caller(Generic[P, R]):
         self.wanted = False
         self.impls: tuple[Impl, ...] = ()
         self._engine = engine
+        self._scoped = False
         self._configured: Sequence[str] = ()
         self._subject_at = spec.arguments.index(spec.subject) if spec.subject is not None else None
 
@@ -69,26 +71,35 @@ class Caller(Generic[P, R]):
         """
         self.impls = self.ordered(added, removed)
         self.wanted = bool(self.impls)
+        self._scoped = any(impl.scope is not None for impl in self.impls)
 
     def explain(self) -> list[tuple[Impl, tuple[str, ...]]]:
         """Return the implementations in order, each with why it stands there."""
         return [(impl, reasons(impl, self._configured)) for impl in self.impls]
 
     def _bound(self, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
-        if not kwargs:
+        """Return the arguments by position; a wrong call must not look like a plugin's error."""
+        if kwargs:
+            rest = self.spec.arguments[len(args) :]
+            if kwargs.keys() == set(rest):
+                return (*args, *(kwargs[name] for name in rest))
+        elif len(args) == len(self.spec.arguments):
             return args
-        return (*args, *(kwargs[name] for name in self.spec.arguments[len(args) :]))
+        given = ", ".join([*("..." for _ in args), *(f"{name}=..." for name in kwargs)])
+        raise TypeError(f"{self.spec.name}({', '.join(self.spec.arguments)}) was called as {self.spec.name}({given})")
 
     def _audience(self, arguments: tuple[object, ...]) -> tuple[Impl, ...]:
         """Return who hears this call: host-level implementations, and those of the subject's scope chain."""
         if self._subject_at is None:
             return self.impls
-        scope = getattr(arguments[self._subject_at], "scope", None)
+        scope: Scope | None = getattr(arguments[self._subject_at], "scope", None)
         if scope is None:
             raise HookError(
                 f"hook {self.spec.name} was called with a {self.spec.subject!r} that carries no scope",
                 hook=self.spec.name,
             )
+        if not self._scoped:
+            return self.impls
         chain = set(scope.chain())
         return tuple(impl for impl in self.impls if impl.scope is None or impl.scope in chain)
 
@@ -160,20 +171,10 @@ class Observe(Caller[P, R]):
     def __init__(self, spec: Spec, engine: Engine) -> None:
         super().__init__(spec, engine)
         self.source: Source | None = None
-        self._feeds: dict[int, Feed] = {}
 
-    def feed(self, impl: Impl) -> Feed:
-        """Return the queue of an `async def` implementation, made on first use."""
-        if id(impl) not in self._feeds:
-            self._feeds[id(impl)] = Feed(impl, self._engine, lambda: self.source)
-        return self._feeds[id(impl)]
-
-    def replace(self, added: Iterable[Impl], removed: Iterable[Impl]) -> None:
-        """Publish and withdraw; the queues of withdrawn ones go too."""
-        gone = tuple(removed)
-        super().replace(added, gone)
-        for impl in gone:
-            self._feeds.pop(id(impl), None)
+    def feed(self) -> Feed:
+        """Return a queue for an implementation that the caller cannot wait for."""
+        return Feed(self._engine, lambda: self.source)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call every implementation; errors are recorded, nothing else."""
@@ -186,21 +187,21 @@ class Observe(Caller[P, R]):
         watchdog = engine.watchdog
         outer = watchdog.mark
         # The loop of attempt_now by hand: this is the hottest call of the host.
-        for impl in impls:
-            if impl.is_async:
-                self.feed(impl).put(arguments)
-                continue
-            since = perf_counter_ns()
-            watchdog.mark = (impl, since)
-            try:
-                value = impl.call(*(arguments if impl.context_at is None else impl.bind(arguments)))
-            except PLUGIN_ERRORS as error:
-                record((impl, perf_counter_ns() - since, None, error))
-                error.add_note(f"in hook {impl.spec.name} of plugin {impl}")
-                engine.report(impl, error)
-            else:
-                record((impl, perf_counter_ns() - since, value, None))
-                if value is not None and inspect.iscoroutine(value):
-                    value.close()
-                    engine.report(impl, TypeError("a def implementation returned a coroutine where nobody awaits it"))
-        watchdog.mark = outer
+        try:
+            for impl in impls:
+                if impl.feed is not None:
+                    impl.feed.put(arguments)
+                    continue
+                since = perf_counter_ns()
+                watchdog.mark = (impl, since)
+                value = error = None
+                try:
+                    value = impl.call(*(arguments if impl.context_at is None else impl.bind(arguments)))
+                except BaseException as raised:  # noqa: BLE001  # `plugins_own` raises what is not the plugin's
+                    error = plugins_own(raised)
+                if value is None and error is None:
+                    record((impl.named, perf_counter_ns() - since, None, None))
+                else:
+                    engine.settled(impl, since, value, error)
+        finally:
+            watchdog.mark = outer

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
+from greenroom._foreign import error_text, note, plugins_own
 from greenroom._trace import Trace
-from greenroom.errors import PLUGIN_ERRORS, HookError
+from greenroom.errors import HookError
 
 if TYPE_CHECKING:
     from greenroom._impl import Impl
@@ -36,8 +39,6 @@ class Engine:
     Attributes:
         trace: every outcome.
         watchdog: whose `mark` says who blocks the loop.
-        overdue: `plugin: hook` of worker threads that went on after their
-            time-out, with their number; nothing can end a thread.
         guards: ids of plugins whose absence denies every guarded decision, with
             why they are absent.
     """
@@ -46,23 +47,25 @@ class Engine:
         self.trace = trace
         self.watchdog = watchdog
         self.report = report
-        self.overdue: dict[str, int] = {}
         self.guards: dict[str, str] = {}
+        self._overdue: dict[_ThreadCall, str] = {}
+
+    @property
+    def overdue(self) -> dict[str, int]:
+        """Return `plugin: hook` of worker threads that went on after their time-out, with their number.
+
+        Nothing can end a thread; one that ends by itself is no longer named.
+        """
+        return dict(Counter(tuple(self._overdue.values())))
 
     def attempt_now(self, impl: Impl, arguments: tuple[object, ...]) -> Result:
         """Call a `def` implementation on the loop."""
-        watchdog = self.watchdog
-        outer = watchdog.mark
         since = perf_counter_ns()
-        watchdog.mark = (impl, since)
-        value: Any = None
-        error: BaseException | None = None
-        try:
-            value = impl.call(*impl.bind(arguments))
-        except PLUGIN_ERRORS as raised:
-            error = raised
-        finally:
-            watchdog.mark = outer
+        value, error = self._on_loop(impl, arguments, since)
+        return self.settled(impl, since, value, error)
+
+    def settled(self, impl: Impl, since: int, value: object, error: BaseException | None) -> Result:
+        """Record what a `def` returned to a synchronous caller; a coroutine is an error, for nobody awaits it."""
         if value is not None and inspect.iscoroutine(value):
             value.close()
             value, error = None, TypeError("a def implementation returned a coroutine where nobody awaits it")
@@ -75,87 +78,92 @@ class Engine:
             passing: errors that are not this implementation's when they come out
                 of it (those of the body that it wraps).
 
-        Cancellation passes through. A value that comes after the time-out
-        because the implementation swallowed its cancellation is not used.
+        Cancellation passes through, also one that the implementation swallowed.
+        A value that comes after the time-out because the implementation swallowed
+        its cancellation is not used.
         """
-        if not impl.is_async and not impl.options.thread:
-            value, error = self._call_on_loop(impl, arguments)
-            if error is not None or not inspect.isawaitable(value):
-                return value, error
-            pending = value
-        else:
-            pending = None
         since = perf_counter_ns()
-        value = None
-        error = None
+        if impl.options.thread:
+            pending: Any = _ThreadCall(impl, impl.bind(arguments), self._overdue).run()
+        else:
+            # An `async def` runs nothing yet. A `def` that returns an awaitable has a caller that awaits.
+            pending, error = self._on_loop(impl, arguments, since)
+            if error is not None or not inspect.isawaitable(pending):
+                return self._recorded(impl, since, pending, error)
+        value, error = None, None
         deadline = anyio.current_time() + (math.inf if impl.timeout is None else impl.timeout)
-        with anyio.CancelScope(deadline=deadline) as bounded:
-            try:
-                value = await (pending if pending is not None else self._start(impl, arguments))
-            except PLUGIN_ERRORS as raised:
-                error = raised
+        bounded = anyio.CancelScope(deadline=deadline)
+        # `try` is outside: leaving the scope may take the cancellation out of a group and raise the rest.
+        try:
+            with bounded:
+                value = await pending
+        except BaseException as raised:  # noqa: BLE001  # `plugins_own` raises what is not the plugin's
+            error = plugins_own(raised)
         if bounded.cancelled_caught or (bounded.cancel_called and anyio.current_time() >= deadline):
-            value, error = None, TimeoutError(f"no answer within {impl.timeout:g} s")
-        if any(error is other for other in passing):
-            return None, error
-        return self._recorded(impl, since, value, error)
+            late, error = error, TimeoutError(f"no answer within {impl.timeout:g} s")
+            error.__cause__ = late
+            value = None
+        passed = error is not None and any(error is other for other in passing)
+        result = (None, error) if passed else self._recorded(impl, since, value, error)
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        return result
 
-    def _call_on_loop(self, impl: Impl, arguments: tuple[object, ...]) -> Result:
-        """Call a `def`; an awaitable that it returns is handed on, for its caller may await it."""
+    def _on_loop(self, impl: Impl, arguments: tuple[object, ...], since: int) -> Result:
         watchdog = self.watchdog
         outer = watchdog.mark
-        since = perf_counter_ns()
         watchdog.mark = (impl, since)
         try:
-            value = impl.call(*impl.bind(arguments))
-        except PLUGIN_ERRORS as raised:
-            return self._recorded(impl, since, None, raised)
+            return impl.call(*impl.bind(arguments)), None
+        except BaseException as raised:  # noqa: BLE001  # `plugins_own` raises what is not the plugin's
+            return None, plugins_own(raised)
         finally:
             watchdog.mark = outer
-        if inspect.isawaitable(value):
-            return value, None
-        return self._recorded(impl, since, value, None)
-
-    def _start(self, impl: Impl, arguments: tuple[object, ...]) -> Awaitable[object]:
-        bound = impl.bind(arguments)
-        if impl.options.thread:
-            return self._in_thread(impl, bound)
-        return cast("Awaitable[object]", impl.call(*bound))
-
-    async def _in_thread(self, impl: Impl, bound: tuple[object, ...]) -> object:
-        key = f"{impl.plugin}: {impl.spec.name}"
-        finished = False
-
-        def work() -> object:
-            nonlocal finished
-            try:
-                return impl.call(*bound)
-            finally:
-                finished = True
-                # Only a call that was given up has been counted.
-                if self.overdue.get(key):
-                    self.overdue[key] -= 1
-
-        try:
-            return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-        finally:
-            if not finished:
-                self.overdue[key] = self.overdue.get(key, 0) + 1
 
     def _recorded(self, impl: Impl, since: int, value: object, error: BaseException | None) -> Result:
-        self.trace.append((impl, perf_counter_ns() - since, value, error))
+        text = None if error is None else error_text(error)
+        self.trace.append((impl.named, perf_counter_ns() - since, value, text))
         if error is not None:
-            note = f"in hook {impl.spec.name} of plugin {impl}"
-            if note not in getattr(error, "__notes__", ()):
-                error.add_note(note)
+            note(error, f"in hook {impl.spec.name} of plugin {impl}")
             self.report(impl, error)
         return value, error
+
+
+class _ThreadCall:
+    """One call in a worker thread, which goes on when it is given up."""
+
+    __slots__ = ("_arguments", "_finished", "_given_up", "_impl", "_overdue", "_started")
+
+    def __init__(self, impl: Impl, arguments: tuple[object, ...], overdue: dict[_ThreadCall, str]) -> None:
+        self._impl = impl
+        self._arguments = arguments
+        self._overdue = overdue
+        self._started = self._finished = self._given_up = False
+
+    async def run(self) -> object:
+        try:
+            return await anyio.to_thread.run_sync(self._work, abandon_on_cancel=True)
+        finally:
+            # Loop and thread race here. Each says what it did before it looks at what the
+            # other did, so a call that goes on is always named, and one that ended never.
+            self._given_up = True
+            if self._started and not self._finished:
+                self._overdue[self] = f"{self._impl.plugin}: {self._impl.spec.name}"
+            if self._finished:
+                self._overdue.pop(self, None)
+
+    def _work(self) -> object:
+        self._started = True
+        try:
+            return None if self._given_up else self._impl.call(*self._arguments)
+        finally:
+            self._finished = True
+            self._overdue.pop(self, None)
 
 
 def failure(impl: Impl, error: BaseException) -> HookError:
     """Return the error for the caller of a hook whose kind lets the failure through."""
     raised = HookError(
-        f"hook {impl.spec.name} failed in plugin {impl}: {type(error).__name__}: {error}",
+        f"hook {impl.spec.name} failed in plugin {impl}: {error_text(error)}",
         hook=impl.spec.name,
         plugin=impl.plugin,
         generation=impl.generation,

@@ -46,8 +46,7 @@ class Feed:
     of others the number is reported and they are gone.
     """
 
-    def __init__(self, impl: Impl, engine: Engine, source: Callable[[], Source | None]) -> None:
-        self._impl = impl
+    def __init__(self, engine: Engine, source: Callable[[], Source | None]) -> None:
         self._engine = engine
         self._source = source
         self._waiting: deque[Call] = deque()
@@ -74,17 +73,17 @@ class Feed:
                 self._gaps[log] = _Gap(call, number, number)
         self._wake.set()
 
-    async def run(self) -> None:
-        """Deliver until cancelled; a call that is being delivered then is interrupted."""
+    async def run(self, impl: Impl) -> None:
+        """Deliver to `impl` until cancelled; a call that is being delivered then is interrupted."""
         while True:
             await self._wake.wait()
             self._wake = anyio.Event()
             while self._waiting or self._gaps or self._dropped:
                 while self._waiting:
-                    await self._engine.attempt(self._impl, self._waiting.popleft())
-                await self._catch_up()
+                    await self._engine.attempt(impl, self._waiting.popleft())
+                await self._catch_up(impl)
 
-    async def _catch_up(self) -> None:
+    async def _catch_up(self, impl: Impl) -> None:
         source = self._source()
         for log, gap in tuple(self._gaps.items()):
             # Read until the last one that was dropped, also meanwhile; only then may calls queue again.
@@ -94,9 +93,9 @@ class Feed:
                     self._dropped += gap.last - gap.number + 1
                     break
                 for call in page:
-                    await self._engine.attempt(self._impl, call)
+                    await self._engine.attempt(impl, call)
                     gap.number = source.place(call)[1] + 1
             del self._gaps[log]
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
-            self._engine.report(self._impl, RuntimeError(f"the observer lagged, {dropped} calls were dropped"))
+            self._engine.report(impl, RuntimeError(f"the observer lagged, {dropped} calls were dropped"))

@@ -7,9 +7,8 @@ plugin that registers again to the front; so the calls are ours (`_callers.py`).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 import pluggy
@@ -19,8 +18,9 @@ from greenroom import _callers as instant
 from greenroom import _signatures as signatures
 from greenroom import hookspecs
 from greenroom._engine import Engine, Report, failure
-from greenroom._impl import OPTIONS_ATTRIBUTE, Impl, Options, picker
+from greenroom._impl import OPTIONS_ATTRIBUTE, Impl, Options
 from greenroom._kinds import Colour, Kind, Spec
+from greenroom._staging import Staged, stage
 from greenroom._trace import Trace
 from greenroom._watchdog import Watchdog
 from greenroom.errors import PluginError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from greenroom._decision import Decision
     from greenroom._host import Host
     from greenroom._scope import Scope
+    from greenroom._staging import Owner
     from greenroom.agents import Agent, AgentFactory
     from greenroom.providers import PermissionRequest, ProviderSpec, ToolDetail
     from greenroom.sessions import EndReason, Event, EventType, Invariant, Message, Session, SessionStore, TriggerKind
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
-
-TIMEOUT_CAP: Final = 120.0
-"""Seconds an implementation may ask for unless the operator says otherwise: two minutes, as a person waits for it."""
 
 _mark = pluggy.HookimplMarker(hookspecs.PROJECT)
 
@@ -156,32 +154,15 @@ def _refused(other: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(name for name, value in other.items() if value)
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Whose implementations are being checked; what error texts name.
+class _Shown:
+    """What pluggy is shown of a plugin: the functions that were checked, and nothing of its own.
 
-    Attributes:
-        distribution: name and version, or the file of a plugin without one.
+    pluggy takes two plugins that compare equal for one, and reads every attribute.
     """
 
-    plugin: str
-    short: str
-    distribution: str
-    generation: int = 1
-    timeout_cap: float = TIMEOUT_CAP
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A plugin object whose implementations were checked; nothing calls them before `Hooks.publish`."""
-
-    owner: Owner
-    plugin: object
-    impls: tuple[Impl, ...]
-
-    def impl(self, hook: str) -> Impl | None:
-        """Return the plugin's implementation of a hook."""
-        return next((impl for impl in self.impls if impl.spec.name == hook), None)
+    def __init__(self, staged: Staged) -> None:
+        self.staged = staged
+        vars(self).update({impl.spec.name: impl.function for impl in staged.impls})
 
 
 _CALLERS: Final[Mapping[Kind, type[instant.Caller[Any, Any]]]] = {
@@ -279,26 +260,17 @@ class Hooks:
         Raises:
             PluginError: with the plugin, its distribution and the line.
         """
-        if inspect.isclass(plugin):
-            raise _error(
-                owner, signatures.where(plugin), "a class where an instance is meant", f"use {plugin.__name__}()"
-            )
-        impls = [impl for name in dir(plugin) if (impl := self._impl(plugin, name, owner, scope)) is not None]
-        if not impls:
-            raise PluginError(
-                f"{owner.plugin} ({owner.distribution}) implements no hook",
-                hint="mark its functions with @greenroom.hookimpl",
-                plugin=owner.plugin,
-            )
-        return Staged(owner, plugin, tuple(impls))
+        return stage(plugin, owner, self._callers, scope)
 
     def publish(self, staged: Staged, replacing: Staged | None = None) -> None:
         """Make the implementations answer from the next call on, and those of `replacing` no longer.
 
         Raises:
-            PluginError: a cycle in the order, or a second plugin for a slot;
-                nothing is changed.
+            PluginError: a cycle in the order, a second plugin for a slot, or this
+                generation is published already; nothing is changed.
         """
+        if self._published(staged) not in {None, replacing}:
+            raise PluginError(f"{_name(staged)} is published already", plugin=staged.owner.plugin)
         changes = self._changes(staged, replacing)
         for name, (added, removed) in changes.items():
             caller = self._callers[name]
@@ -309,6 +281,8 @@ class Hooks:
         self._register(staged)
         for name, (added, removed) in changes.items():
             self._callers[name].replace(added, removed)
+        if replacing is not None:
+            self.engine.trace.forget(replacing.owner.plugin)
 
     def withdraw(self, staged: Staged) -> None:
         """Make the implementations answer no longer; calls under way end on the snapshot they took."""
@@ -341,11 +315,10 @@ class Hooks:
         return value
 
     def feeds(self, staged: Staged) -> Iterable[Callable[[], Awaitable[None]]]:
-        """Return the loops of the plugin's `async def` observers, for its scope to spawn."""
+        """Return the loops of the plugin's observers that a caller cannot wait for, for its scope to spawn."""
         for impl in staged.impls:
-            caller = self._callers[impl.spec.name]
-            if impl.is_async and isinstance(caller, instant.Observe):
-                yield caller.feed(impl).run
+            if impl.feed is not None:
+                yield partial(impl.feed.run, impl)
 
     def _add(self, spec: Spec) -> None:
         kind = _CALLERS[spec.kind]
@@ -358,50 +331,16 @@ class Hooks:
     def _register(self, staged: Staged) -> None:
         # Implementations of one agent's scope are ours alone: pluggy has one flat table.
         if all(impl.scope is None for impl in staged.impls):
-            self._manager.register(staged.plugin, name=f"{staged.owner.plugin}@{staged.owner.generation}")
+            self._manager.register(_Shown(staged), name=_name(staged))
 
     def _unregister(self, staged: Staged) -> None:
-        if self._manager.is_registered(staged.plugin):
-            self._manager.unregister(staged.plugin)
+        if self._published(staged) is staged:
+            self._manager.unregister(name=_name(staged))
 
-    def _impl(self, plugin: object, name: str, owner: Owner, scope: Scope | None) -> Impl | None:
-        if self._manager.parse_hookimpl_opts(plugin, name) is None:
-            return None
-        function = getattr(plugin, name)
-        options: Options | None = getattr(function, OPTIONS_ATTRIBUTE, None)
-        place = signatures.where(function)
-        if options is None:
-            raise _error(owner, place, "marked with pluggy's own marker", "use @greenroom.hookimpl")
-        hook = options.hook or name
-
-        def fail(text: str, hint: str) -> PluginError:
-            return _error(owner, place, f"implementation of {hook!r}: {text}", hint)
-
-        if options.optional and hook not in self._callers:
-            return None
-        signatures.check_known(hook, self._callers, fail)
-        spec = self._callers[hook].spec
-        coroutine = signatures.is_async(function)
-        signatures.check_options(options, spec, coroutine=coroutine, fail=fail)
-        signatures.check_colour(spec, coroutine=coroutine, function=function, fail=fail)
-        named = signatures.named_arguments(spec, function, fail)
-        context_at = spec.arguments.index("ctx") if "ctx" in named else None
-        timeout = _timeout(spec, options, owner, bounded=coroutine or options.thread)
-        call = picker(function, named, spec.arguments)
-        return Impl(
-            spec,
-            owner.plugin,
-            owner.short,
-            owner.generation,
-            function,
-            call,
-            coroutine,
-            timeout,
-            options,
-            place,
-            scope,
-            context_at,
-        )
+    def _published(self, staged: Staged) -> Staged | None:
+        """Return what is published under the plugin and generation of `staged`."""
+        shown: _Shown | None = self._manager.get_plugin(_name(staged))
+        return shown.staged if shown is not None else None
 
     def _changes(self, added: Staged | None, removed: Staged | None) -> dict[str, tuple[list[Impl], list[Impl]]]:
         changes: dict[str, tuple[list[Impl], list[Impl]]] = {}
@@ -426,14 +365,5 @@ def declared_specs(module: ModuleType | type) -> list[Spec]:
     return [spec for spec in found if spec is not None]
 
 
-def _timeout(spec: Spec, options: Options, owner: Owner, *, bounded: bool) -> float | None:
-    """Return the seconds that apply: asked for up to the cap, else the hook's; nothing bounds a plain def."""
-    if options.interactive or not bounded:
-        return None
-    if options.timeout is None:
-        return spec.timeout
-    return min(options.timeout, max(owner.timeout_cap, spec.timeout or 0.0))
-
-
-def _error(owner: Owner, place: str, text: str, hint: str) -> PluginError:
-    return PluginError(f"{owner.plugin} ({owner.distribution}), {place}: {text}", hint=hint, plugin=owner.plugin)
+def _name(staged: Staged) -> str:
+    return f"{staged.owner.plugin}@{staged.owner.generation}"

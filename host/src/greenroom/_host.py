@@ -19,6 +19,7 @@ from greenroom._agent_wiring import AgentWiring
 from greenroom._diagnostics import Diagnostics, secret_values
 from greenroom._discovery import Candidate, discover
 from greenroom._effect import Effect, EffectTree
+from greenroom._foreign import safe_text
 from greenroom._hooks import Hooks
 from greenroom._impl import Impl
 from greenroom._lifecycle import PluginState
@@ -30,7 +31,6 @@ from greenroom._selection import select
 from greenroom._services import Services
 from greenroom._session_wiring import SessionWiring
 from greenroom._settings import Settings, load_settings
-from greenroom._trace import safe_text
 from greenroom._trust import Trust
 from greenroom.agents import Agents
 from greenroom.errors import PluginError, TrustError

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from greenroom._context import CallContext
+    from greenroom._feed import Feed
     from greenroom._kinds import Spec
     from greenroom._scope import Scope
 
@@ -54,7 +55,9 @@ class Impl:
         call: takes the arguments of the spec by position and passes on what the
             function names.
         is_async: whether `call` returns an awaitable.
-        timeout: seconds, or None for no bound.
+        timeout: seconds for what is awaited, or None for no bound; nothing bounds a `def` on the loop.
+        feed: the queue of an observer that a synchronous caller cannot wait for.
+        named: hook, plugin and generation, for the trace, which must not hold the rest.
         scope: the agent's scope through which it was added; None hears all.
         where: `file:line`.
     """
@@ -70,7 +73,12 @@ class Impl:
     options: Options
     where: str
     scope: Scope | None = None
-    context_at: int | None = field(default=None)
+    context_at: int | None = None
+    feed: Feed | None = None
+    named: tuple[str, str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "named", (self.spec.name, self.plugin, self.generation))
 
     def bind(self, arguments: tuple[object, ...]) -> tuple[object, ...]:
         """Return the arguments with this plugin's own copy of the call context."""

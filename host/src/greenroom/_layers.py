@@ -70,7 +70,8 @@ class Layers(Generic[T]):
         existing = self._layers.get(scope, {}).get(key)
         if existing is not None:
             raise NameTaken(
-                f"the {self._what} {name!r} of {owner.label} is already added to {scope.label} by {existing.scope.label}",
+                f"the {self._what} {name!r} of {owner.label} is already added to {scope.label}"
+                f" by {existing.scope.label}",
                 hint="rename one of the two, or deny one of the plugins in [plugins] deny",
                 plugin=owner.plugin,
             )

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 from anyio.abc import TaskStatus
 
 from greenroom import _importing as importing
-from greenroom._hooks import Hooks, Owner, Staged
+from greenroom._hooks import Hooks
 from greenroom._kinds import Kind
 from greenroom._lifecycle import Phase, PluginMove, PluginState
 from greenroom._records import PluginRecord
 from greenroom._scope import Scope
 from greenroom._settings import validate_plugin
+from greenroom._staging import Owner, Staged
 from greenroom.errors import PLUGIN_ERRORS, GreenroomError, PluginError, PluginLeaked, SettingsError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from greenroom.errors import PluginError
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from greenroom._impl import Impl, Options
-
-T = TypeVar("T")
 
 
 def in_order(impls: Iterable[Impl], configured: Sequence[str] = ()) -> tuple[Impl, ...]:

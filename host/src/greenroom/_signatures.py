@@ -34,18 +34,35 @@ REPLACED = {
 
 
 def where(function: Callable[..., Any]) -> str:
-    """Return `file:line` of a function, or its name where it has no source."""
-    plain = inspect.unwrap(_innermost(function))
+    """Return `file:line` of a function or class, or its name where it has no source."""
+    plain = innermost(function)
     code = getattr(plain, "__code__", None)
-    if code is None:
+    if code is not None:
+        return f"{code.co_filename}:{code.co_firstlineno}"
+    try:
+        return f"{inspect.getsourcefile(plain)}:{inspect.getsourcelines(plain)[1]}"
+    except (OSError, TypeError):
         return getattr(plain, "__qualname__", type(plain).__qualname__)
-    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Say whether calling `function` makes a coroutine; sees through partials and callable objects."""
-    inner = _innermost(function)
-    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004  # the method itself is asked, not whether there is one
+    """Say whether calling `function` makes a coroutine; sees through what `innermost` sees through."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(innermost(function))
+
+
+def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the author's function inside partials, bound methods, decorators and callable objects."""
+    while True:
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif inspect.ismethod(function):
+            function = function.__func__
+        elif inspect.isfunction(function) and hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif inspect.isroutine(function) or inspect.isclass(function):
+            return function
+        else:
+            function = type(function).__call__
 
 
 def check_known(name: str, known: Iterable[str], fail: Callable[[str, str], PluginError]) -> None:
@@ -69,15 +86,16 @@ def check_options(options: Options, spec: Spec, *, coroutine: bool, fail: Callab
         raise fail(
             f"hook {spec.name!r} is called synchronously, so thread=True cannot apply", "do slow work in scope.spawn"
         )
-    if options.timeout is not None and not options.timeout > 0:
-        raise fail(f"timeout={options.timeout!r} is not a positive number of seconds", "leave it out for the default")
+    seconds = options.timeout
+    if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):  # type: ignore[redundant-expr]  # authors need no type checker
+        raise fail(f"timeout={seconds!r} is not a positive number of seconds", "leave it out for the default")
 
 
 def check_colour(
     spec: Spec, *, coroutine: bool, function: Callable[..., Any], fail: Callable[[str, str], PluginError]
 ) -> None:
     """Refuse `async def` where the hook is called synchronously, and the other way round."""
-    inner = _innermost(function)
+    inner = innermost(function)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         raise fail(
             "a generator function cannot implement a hook", "return the value; to wrap, implement a hook of kind wrap"
@@ -100,9 +118,12 @@ def named_arguments(
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
         raise fail("its signature cannot be read", "wrap it in a plain def") from error
-    for parameter in parameters:
+    # What a partial has filled by name is no argument any more, though it is still in the signature.
+    filled = function.keywords if isinstance(function, functools.partial) else {}
+    asked = [parameter for parameter in parameters if parameter.name not in filled]
+    for parameter in asked:
         _check_parameter(parameter, spec, fail)
-    return tuple(parameter.name for parameter in parameters)
+    return tuple(parameter.name for parameter in asked)
 
 
 def _check_parameter(parameter: inspect.Parameter, spec: Spec, fail: Callable[[str, str], PluginError]) -> None:
@@ -122,9 +143,3 @@ def _check_parameter(parameter: inspect.Parameter, spec: Spec, fail: Callable[[s
         raise fail(f"it has no argument {name!r} in its specification", hint)
     if parameter.default is not parameter.empty:
         raise fail(f"its argument {name!r} has a default, which would never be used", f"remove the default; {takes}")
-
-
-def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function

@@ -64,19 +64,23 @@ class Watchdog:
             self._thread = None
 
     def _watch(self, thread: int) -> None:
-        reported: Mark | None = None
+        reported = 0
         while not self._stop.wait(self._after / 4):
-            mark = self.mark
-            if mark is None or mark is reported:
-                continue
-            impl, since = mark
-            seconds = (time.perf_counter_ns() - since) / 1e9
-            frame = sys._current_frames().get(thread)  # noqa: SLF001  # the documented way to another thread's stack
-            if seconds < self._after or frame is None:
-                continue
-            stack = "".join(traceback.format_stack(frame)[-FRAMES:])
-            del frame
-            # A call that ended while we looked was slow too, but this stack would be somebody else's.
-            if self.mark is mark:
-                reported = mark
-                self._report(impl, seconds, stack)
+            reported = self._look(thread, reported)
+
+    def _look(self, thread: int, reported: int) -> int:
+        """Report the running call once; returns its start, and keeps nothing of its plugin."""
+        mark = self.mark
+        if mark is None or mark[1] == reported:
+            return reported
+        impl, since = mark
+        seconds = (time.perf_counter_ns() - since) / 1e9
+        frame = sys._current_frames().get(thread)  # noqa: SLF001  # the documented way to another thread's stack
+        if seconds < self._after or frame is None:
+            return reported
+        stack = "".join(traceback.format_stack(frame)[-FRAMES:])
+        # A call that ended while we looked was slow too, but this stack would be somebody else's.
+        if self.mark is not mark:
+            return reported
+        self._report(impl, seconds, stack)
+        return since

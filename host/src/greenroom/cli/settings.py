@@ -61,8 +61,9 @@ def schema(state: CliState, plugin: str | None) -> None:
 def _plugin_schema(state: CliState, name: str) -> dict[str, object]:
     import anyio
 
-    from greenroom._hooks import Hooks, Owner
+    from greenroom._hooks import Hooks
     from greenroom._importing import import_with_timeout
+    from greenroom._staging import Owner
 
     found = state.settings()
     candidate = _candidate(state, found, name)
