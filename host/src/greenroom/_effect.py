@@ -68,13 +68,15 @@ class Effect:
             if self._done is not None:
                 await self._done.wait()
             return
-        self.forget()
+        self._undo = None
         self._done = anyio.Event()
         try:
             result = undo()
             if inspect.isawaitable(result):
                 await result
         finally:
+            # Only now: a scope that ends meanwhile must not be gone before this is.
+            self.forget()
             self._done.set()
 
 

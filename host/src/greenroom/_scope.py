@@ -13,10 +13,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, TypeVarTuple
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup, TaskStatus
 
 from greenroom._context import INITIATOR
 from greenroom._effect import Effect, EffectTree, Undo
+from greenroom._foreign import note, only, plugins_own
 from greenroom._lifecycle import Machine
 from greenroom.errors import PLUGIN_ERRORS, GreenroomError, ScopeClosed
 
@@ -80,7 +82,7 @@ class Scope:
         settings: the validated table of the plugin, None without a model.
         ground: the host's task group, diagnostics and services.
         crash: the error of a background task that ended the scope.
-        errors: what clean-ups raised, in order; filled while it drains.
+        errors: what clean-ups raised, and tasks that were cancelled, in order; filled while it drains.
     """
 
     def __init__(
@@ -112,7 +114,6 @@ class Scope:
         self._effects: Final[dict[Effect, None]] = {}
         self._early: list[Callable[[TaskGroup], object]] = []
         self._tasks: TaskGroup | None = None
-        self._stop: Final = anyio.Event()
         self._gone: Final = anyio.Event()
         self._setting_up = False
         self._in_parent: Final = (
@@ -195,9 +196,8 @@ class Scope:
             INITIATOR.set(None)
             try:
                 await task(*args)
-            except SystemExit as error:
-                # asyncio would end the whole host; a plugin may only end itself.
-                raise GreenroomError(f"background task {label!r} called sys.exit", plugin=self.plugin) from error
+            except BaseException as raised:  # noqa: BLE001  # `plugins_own` raises what is not the plugin's
+                self._task_failed(label, plugins_own(raised))
 
         if self._tasks is None:
             self._early.append(lambda tasks: tasks.start_soon(clean, name=label))
@@ -251,6 +251,7 @@ class Scope:
             Exception: what `setup` or `ready` raised. A crash of a background
                 task is not raised: it stands in `crash` and was reported.
         """
+        self._refuse_when_stopping("its task")
         INITIATOR.set(None)
         self._machine.fire(ScopeMove.RUN)
         failure: BaseException | None = None
@@ -270,19 +271,17 @@ class Scope:
                         # From here only `aclose` ends it: a cancelled host closes its scopes in
                         # reverse, while cancellation would reach all of them at once.
                         isolation.shield = True
-                        await self._stop.wait()
-                    self._tasks.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            crashed, rest = group.split(Exception)
-            self.crash = _only(crashed) if crashed is not None else None
-            if rest is not None:
-                raise rest from None
+                        await anyio.sleep_forever()
+                    finally:
+                        self._begin_to_stop()
+        except ExceptionGroup as group:
+            # What is left of the error of a task when the cancellation beside it was taken out.
+            self._task_failed("task", group)
         finally:
-            self._machine.fire(ScopeMove.STOP)
-            stopping(failure or self.crash)
-            if self.crash is not None:
-                self.ground.report("task_crashed", self.crash, self)
-            await self._drain()
+            try:
+                stopping(failure or self.crash)
+            finally:
+                await self._drain()
         if self._setting_up and failure is None:
             failure = self._interrupted()
         if failure is not None:
@@ -295,29 +294,23 @@ class Scope:
         waiting; the clean-up goes on in the scope's own task. Errors of
         clean-ups are reported and kept in `errors`, never raised.
         """
-        if self._machine.state is ScopeState.NEW:
-            self._machine.fire(ScopeMove.STOP)
+        has_task = self._machine.state is not ScopeState.NEW
+        self._begin_to_stop()
+        if not has_task:
             await self._drain()
-            return
-        self._stop.set()
-        if self._setting_up and self._tasks is not None:
-            self._tasks.cancel_scope.cancel()
         await self._gone.wait()
 
     def effects(self) -> EffectTree:
         """Return what the scope holds, in the order of addition."""
-        return EffectTree(
-            self.label,
-            tuple(
-                effect.child.effects() if effect.child is not None else EffectTree(effect.label)
-                for effect in self._effects
-            ),
-        )
+        held = (effect.child.effects() if effect.child else EffectTree(effect.label) for effect in self._effects)
+        return EffectTree(self.label, tuple(held))
 
     async def _set_up(self, setup: Callable[[Scope], Awaitable[None]] | None) -> None:
         self._setting_up = True
         if setup is not None:
             await setup(self)
+            # One that swallowed its cancellation is not ready all the same.
+            await anyio.lowlevel.checkpoint_if_cancelled()
         self._setting_up = False
 
     def _interrupted(self) -> GreenroomError:
@@ -328,29 +321,62 @@ class Scope:
         error.__cause__ = self.crash
         return error
 
+    def _begin_to_stop(self) -> None:
+        """Refuse additions from now on and cancel the tasks; the scope's own task does the rest."""
+        if not self.stopping:
+            self._machine.fire(ScopeMove.STOP)
+            if self._tasks is not None:
+                self._tasks.cancel_scope.cancel()
+
+    def _task_failed(self, label: str, error: BaseException) -> None:
+        """End the scope with the error of a task; one that comes while it ends belongs to the clean-up."""
+        if isinstance(error, SystemExit):
+            # asyncio would end the whole host; a plugin may only end itself.
+            error, exited = GreenroomError(f"background task {label!r} called sys.exit", plugin=self.plugin), error
+            error.__cause__ = exited
+        error = only(error)
+        note(error, f"in background task {label!r} of {self.label}")
+        if self.stopping:
+            self._clean_up_failed(error)
+        else:
+            self.crash = error
+            self._begin_to_stop()
+            self.ground.report("task_crashed", error, self)
+
+    def _clean_up_failed(self, error: BaseException) -> None:
+        self.errors.append(error)
+        self.ground.report("cleanup_failed", error, self)
+
     async def _drain(self) -> None:
         """Undo everything, the last first; one that fails or hangs does not stop the others."""
+        interrupted: BaseException | None = None
         while self._effects:
-            effect = next(reversed(self._effects))
-            self._effects.pop(effect)
-            bound = effect.grace if effect.grace is not None else float("inf")
-            with anyio.CancelScope(deadline=anyio.current_time() + bound, shield=True) as bounded:
-                try:
-                    await effect.aclose()
-                except PLUGIN_ERRORS as error:
-                    self._failed_to_undo(effect, error)
-            if bounded.cancelled_caught:
-                text = f"clean-up {effect.label!r} of {self.label} did not end within {bound:g} s and was abandoned"
-                self._failed_to_undo(effect, TimeoutError(text))
+            effect, _ = self._effects.popitem()
+            try:
+                await self._undo_one(effect)
+            except BaseException as error:  # noqa: BLE001  # goes on below: nothing may keep the others from being undone
+                interrupted = error
         self._machine.fire(ScopeMove.DRAINED)
         if self._in_parent is not None:
             self._in_parent.forget()
         self._gone.set()
+        if interrupted is not None:
+            raise interrupted
 
-    def _failed_to_undo(self, effect: Effect, error: BaseException) -> None:
-        error.add_note(f"while undoing {effect.label!r} of {self.label}")
-        self.errors.append(error)
-        self.ground.report("cleanup_failed", error, self)
+    async def _undo_one(self, effect: Effect) -> None:
+        bound = effect.grace if effect.grace is not None else float("inf")
+        bounded = anyio.CancelScope(deadline=anyio.current_time() + bound, shield=True)
+        # `try` is outside: leaving the scope may take the cancellation out of a group and raise the rest.
+        try:
+            with bounded:
+                await effect.aclose()
+        except BaseException as raised:  # noqa: BLE001  # `plugins_own` raises what is not the plugin's
+            error = plugins_own(raised)
+            note(error, f"while undoing {effect.label!r} of {self.label}")
+            self._clean_up_failed(error)
+        if bounded.cancelled_caught:
+            text = f"clean-up {effect.label!r} of {self.label} did not end within {bound:g} s and was abandoned"
+            self._clean_up_failed(TimeoutError(text))
 
     def _hold(self, effect: Effect) -> None:
         self._refuse_when_stopping(effect.label)
@@ -369,10 +395,3 @@ class Scope:
 
     def __repr__(self) -> str:
         return f"<Scope {self.label} {self._machine.state}>"
-
-
-def _only(group: BaseException) -> BaseException:
-    """Return the single error inside nested groups, or the group."""
-    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
-        group = group.exceptions[0]
-    return group
