@@ -7,11 +7,11 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+
+from greenroom.sessions import SessionDamaged, UnreadableSession
 from greenroom_sqlite import SqliteStore
 from greenroom_sqlite._rebuild import repair_file
 from greenroom_testing import sample_header, sample_log
-
-from greenroom.sessions import SessionDamaged, UnreadableSession
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
 
@@ -24,6 +24,18 @@ def edit(path: Path, *statements: str) -> None:
             connection.execute(statement)
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
+
+
+def content(path: str | Path) -> bytes:
+    return Path(path).read_bytes()
+
+
+def copy_store(source: Path, target: Path) -> None:
+    """Copy database and log, as they are."""
+    target.parent.mkdir(exist_ok=True)
+    for suffix in ("", "-wal"):
+        if Path(f"{source}{suffix}").exists():
+            Path(f"{target}{suffix}").write_bytes(content(f"{source}{suffix}"))
 
 
 def key(seq: int, number: int = 1) -> int:
@@ -259,7 +271,7 @@ async def test_with_a_damaged_root_page_a_repair_of_the_file_brings_back_what_th
 
     report = repair_file(path)
     assert [(r.kept, r.lost) for r in report.sessions] == [(120, 0)] * 10
-    assert Path(report.backup).read_bytes() == bytes(data)
+    assert content(report.backup) == bytes(data)
     store = SqliteStore(path)
     for number in range(1, 11):
         assert await errors(store, f"s{number}") == []
@@ -278,12 +290,10 @@ async def test_a_repair_of_the_file_reads_the_log_of_a_process_that_was_killed(p
     lease.append(sample_log(5))
     await lease.flush()
     copy = path.parent / "copy" / "greenroom.db"
-    copy.parent.mkdir()
-    for suffix in ("", "-wal"):
-        Path(f"{copy}{suffix}").write_bytes(Path(f"{path}{suffix}").read_bytes())
+    copy_store(path, copy)
     await kill_store(store)
-    assert copy.stat().st_size < Path(f"{copy}-wal").stat().st_size
-    data = bytearray(copy.read_bytes())
+    data = bytearray(content(copy))
+    assert len(data) < len(content(f"{copy}-wal"))
     data[:4096] = b"\xff" * 4096
     copy.write_bytes(data)
     assert [(r.session_id, r.kept) for r in repair_file(copy).sessions] == [("s1", 30)]

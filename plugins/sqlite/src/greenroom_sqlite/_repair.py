@@ -125,9 +125,20 @@ def delete(connection: sqlite3.Connection, session_id: str, liveness: Liveness) 
     number = int(str(row[0]))
     span = (first_id(number) - 1, first_id(number + 1) - 2)
     connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", span)
+    _leave_blobs_to_forks(connection, session_id, number)
     for table in ("keys", "blobs", "mail"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))  # noqa: S608 - constants only
     connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
+
+
+def _leave_blobs_to_forks(connection: sqlite3.Connection, session_id: str, number: int) -> None:
+    """A fork refers to what its parent put; it gets its own before the parent goes."""
+    mark = f'"parent_session":"{session_id}"'.encode()
+    children = connection.execute("SELECT number FROM sessions WHERE instr(header, ?)", (mark,)).fetchall()
+    for (child,) in children:
+        connection.execute(
+            "INSERT OR IGNORE INTO blobs SELECT sha256, ?, data FROM blobs WHERE session = ?", (child, number)
+        )
 
 
 def back_up(connection: sqlite3.Connection, path: Path) -> None:
