@@ -275,9 +275,9 @@ class ProviderSessionId(Struct, frozen=True, gc=False):
 class AgentConfig(Struct, frozen=True, omit_defaults=True):
     """Only what changed; a label or feature that is None was removed."""
 
-    mode: str | None = None
-    model: str | None = None
-    thinking: str | None = None
+    mode: Name | None = None
+    model: Name | None = None
+    thinking: Name | None = None
     title: str | None = None
     features: JsonObject | None = None
     labels: dict[str, str | None] | None = None

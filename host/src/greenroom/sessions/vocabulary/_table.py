@@ -31,8 +31,9 @@ class EventType:
         ignorable: a reader without the type skips it instead of refusing the session.
         timeline: its part in the timeline, None for none.
         surface: model-visible: every event carries a surface operation.
-        folded: resuming a session needs every event of the type, so stores index it.
-        key: dotted path of the call or message id by which `find` finds it.
+        folded: resuming a session, or showing any page of it, needs every event of the type (a patch may stand
+            anywhere behind its row), so stores index it.
+        key: dotted path of the call, message or child id by which `find` finds it.
         owner: the plugin that registered it, None for the host's own types.
     """
 
@@ -87,7 +88,7 @@ CORE_TYPES: Final = (
     _core("user/message", p.UserMessage, "turn", "row", surface=True, key="message.id"),
     _core("context/message", p.ContextMessage, "turn", "row", surface=True, key="message.id"),
     _core("steering/message", p.SteeringMessage, "turn", "row", surface=True, key="message.id"),
-    _core("user/acknowledged", p.UserAcknowledged, "free", "patch", key="message_id"),
+    _core("user/acknowledged", p.UserAcknowledged, "free", "patch", folded=True, key="message_id"),
     _core("request/header", p.RequestHeader, "free", folded=True),
     _core("request/context", p.RequestContext, "free", folded=True),
     _core("assistant/message", p.AssistantMessage, "step", "row", surface=True, key="message_id"),
@@ -95,7 +96,7 @@ CORE_TYPES: Final = (
     _core("tool/call", p.ToolCall, "step", "row", key="call_id"),
     _core("tool/update", p.ToolUpdate, "step", "row", key="call_id"),
     _core("tool/result", p.ToolResult, "step", "row", surface=True, key="call_id"),
-    _core("tool/settled", p.ToolSettled, "free", "patch", key="call_id"),
+    _core("tool/settled", p.ToolSettled, "free", "patch", folded=True, key="call_id"),
     _core("todo/write", p.TodoWrite, "turn", "row"),
     _core("permission/asked", p.PermissionAsked, "free", folded=True),
     _core("permission/answered", p.PermissionAnswered, "free", folded=True),
@@ -106,9 +107,9 @@ CORE_TYPES: Final = (
     _core("provider/session", p.ProviderSessionId, "free", folded=True),
     _core("agent/config", p.AgentConfig, "free", folded=True),
     _core("inbox/spliced", p.InboxSpliced, "free", folded=True),
-    _core("subagent/upserted", p.SubagentUpserted, "free", "patch"),
-    _core("subagent/item", p.SubagentItem, "free", "patch"),
-    _core("subagent/removed", p.SubagentRemoved, "free", "patch"),
+    _core("subagent/upserted", p.SubagentUpserted, "free", "patch", folded=True, key="child_id"),
+    _core("subagent/item", p.SubagentItem, "free", "patch", key="child_id"),
+    _core("subagent/removed", p.SubagentRemoved, "free", "patch", folded=True, key="child_id"),
     _core("session/recast", p.SessionRecast, "free", "reset", folded=True),
     _core("session/seed-end", p.SeedEnd, "free", folded=True),
     _core("raw", p.RawMessage, "free", ignorable=True),
@@ -156,14 +157,20 @@ class _CallId(msgspec.Struct):
     call_id: str
 
 
+class _ChildId(msgspec.Struct):
+    child_id: str
+
+
 _MESSAGE: Final = msgspec.json.Decoder(_MessageIds).decode
 _MESSAGE_ID: Final = msgspec.json.Decoder(_MessageId).decode
 _CALL_ID: Final = msgspec.json.Decoder(_CallId).decode
+_CHILD_ID: Final = msgspec.json.Decoder(_ChildId).decode
 
 _KEYS: Final[Mapping[str, Callable[[bytes], str | None]]] = {
     "message.id": lambda raw: _MESSAGE(raw).message.id,
     "message_id": lambda raw: _MESSAGE_ID(raw).message_id,
     "call_id": lambda raw: _CALL_ID(raw).call_id,
+    "child_id": lambda raw: _CHILD_ID(raw).child_id,
 }
 
 CORE_KEYS: Final = MappingProxyType({kind.name: _KEYS[kind.key] for kind in CORE_TYPES if kind.key})
