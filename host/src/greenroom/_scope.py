@@ -25,6 +25,8 @@ from greenroom.errors import PLUGIN_ERRORS, GreenroomError, ScopeClosed
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from greenroom._host import Host
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -59,6 +61,10 @@ SCOPE: Final[dict[ScopeState, dict[ScopeMove, ScopeState]]] = {
 
 class Ground(Protocol):
     """What every scope of one host stands on."""
+
+    @property
+    def host(self) -> Host:
+        """The host itself."""
 
     @property
     def tasks(self) -> TaskGroup:
@@ -124,6 +130,11 @@ class Scope:
     def state(self) -> ScopeState:
         """Where the scope stands."""
         return self._machine.state
+
+    @property
+    def host(self) -> Host:
+        """The host; its sessions and agents are there once all plugins are loaded, not yet in `activate`."""
+        return self.ground.host
 
     @property
     def stopping(self) -> bool:
