@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from greenroom._loading import Registrar
-from greenroom.agents import AgentFactory, Agents, FactorySlot
+from greenroom.agents import AgentFactory, Agents, FactorySlot, end_processes
 from greenroom.errors import NameTaken
 from greenroom.providers import ProviderSpec
 
@@ -43,6 +43,7 @@ class AgentWiring:
             tasks=host.scope.ground.tasks,
             slot=self._slot,
             report=self._report,
+            end_process=end_processes,
         )
 
     def _take_factory(self, scope: Scope, factory: AgentFactory) -> None:

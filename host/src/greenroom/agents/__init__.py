@@ -37,10 +37,10 @@ from greenroom.agents._interfaces import (
     InjectPolicy,
     Otherwise,
     Pending,
-    TimelineService,
 )
 from greenroom.agents._life import Abort
 from greenroom.agents._pipeline import Setup
+from greenroom.agents._processes import end_processes, process_started
 from greenroom.agents._states import (
     STATE_NAMES,
     AgentState,
@@ -95,13 +95,14 @@ __all__ = [
     "RunResult",
     "Running",
     "Setup",
-    "TimelineService",
     "TurnFailed",
     "TurnStream",
     "agent_of",
     "consumed_work",
     "current_initiator",
+    "end_processes",
     "message_of",
+    "process_started",
     "require_initiator",
     "with_initiator",
     "without_initiator",

@@ -29,7 +29,7 @@ from greenroom.sessions.vocabulary import PluginSource, Source, Target, Text, Us
 
 if TYPE_CHECKING:
     from greenroom.agents._initiator import Initiators
-    from greenroom.sessions import Session
+    from greenroom.sessions import Session, SessionLease
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class Agent:
         self,
         *,
         session: Session,
-        scope: Scope,
+        scope: AgentScope,
         inbox: Inbox,
         options: AgentOptions,
         initiators: Initiators,
@@ -68,7 +68,7 @@ class Agent:
         internal: bool = False,
     ) -> None:
         self.session: Final = session
-        self.scope: Final = scope
+        self.scope: Final[AgentScope] = scope
         self.inbox: Final = inbox
         self.options: Final = options
         self.initiators: Final = initiators
@@ -296,9 +296,15 @@ class Agent:
 
 
 class AgentScope(Scope):
-    """The scope of an agent, which carries it."""
+    """The scope of an agent.
+
+    Attributes:
+        agent: whose scope it is.
+        lease: the right to write its session.
+    """
 
     agent: Agent
+    lease: SessionLease
 
 
 def agent_of(scope: Scope) -> Agent | None:

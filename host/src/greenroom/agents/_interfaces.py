@@ -16,7 +16,7 @@ from greenroom.sessions import Event, Message
 from greenroom.sessions.vocabulary import Target
 
 if TYPE_CHECKING:
-    from greenroom._scope import Scope
+    from greenroom.agents._agent import AgentScope
     from greenroom.agents._states import AgentState
     from greenroom.sessions import Session
 
@@ -207,10 +207,10 @@ class Driver(Protocol):
 class AgentFactory(Protocol):
     """Makes the drivers of a host's agents; offered through the slot `agent_factory`."""
 
-    async def prepare(self, session: Session, scope: Scope, options: AgentOptions) -> Driver:
+    async def prepare(self, session: Session, scope: AgentScope, options: AgentOptions) -> Driver:
         """Make the driver of an agent that is being created or resumed; starts nothing.
 
-        The agent is `greenroom.agents.agent_of(scope)`.
+        The agent is `scope.agent`.
 
         Raises:
             GreenroomError: the options cannot be met, for instance an unknown provider; the creation fails.
@@ -222,13 +222,6 @@ class AgentDirectory(Protocol):
 
     async def create(self, spec: AgentSpec) -> Any: ...  # noqa: ANN401 - the handle, whose class imports this module
     async def resume(self, session_id: str, options: AgentOptions | None = None) -> Any: ...  # noqa: ANN401 - as above
-
-
-class TimelineService(Protocol):
-    """What clients show of a session: rows and patches of its log."""
-
-    async def fetch(self, session_id: str, **query: Any) -> Any: ...  # noqa: ANN401 - specified with the timeline
-    def subscribe(self, session_id: str, cursor: Any) -> Any: ...  # noqa: ANN401 - specified with the timeline
 
 
 class HostClient(Protocol):

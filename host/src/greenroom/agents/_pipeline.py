@@ -149,7 +149,7 @@ class Pipeline:
             owner=owner_of(owner),
             internal=plan.internal,
         )
-        scope.agent = agent
+        scope.agent, scope.lease = agent, prepared.lease
         return agent
 
     def _tell(self, agent: Agent, fate: Fate, message: Message, turn: int | None) -> None:

@@ -2,4 +2,9 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from greenroom_driver._coalescer import WINDOW, Coalescer
+from greenroom_driver._factory import DriverFactory, agent_factory
+
+__all__ = ["WINDOW", "Coalescer", "DriverFactory", "agent_factory"]
+
+greenroom_api = "1"

@@ -48,6 +48,7 @@ class Hold(StrEnum):
     START = "start"
     STEER = "steer"
     STOPPING = "stopping"
+    MAINTENANCE = "maintenance"
 
 
 class Run:

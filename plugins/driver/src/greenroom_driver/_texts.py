@@ -73,6 +73,8 @@ class Texts:
 
     def ends_with(self, event: Delta, following: object) -> bool:
         """Whether what follows closes the message of this piece, so that the piece itself can be final."""
+        if following is None:
+            return False
         if event.message_id is None:
             return not (type(following) is type(event) and getattr(following, "message_id", "") is None)
         return (

@@ -108,6 +108,11 @@ class Writer:
         self._session.append("step/end", v.StepEnd(self._turn(), step, self._step_owner))
         self._step_owner = None
 
+    def end_foreign_step(self) -> None:
+        """A foreign turn inside ours is over: close its step, if one is open."""
+        if self._step_owner is not None:
+            self.end_step()
+
     def end_turn(self, reason: v.Reason, usage: p.Usage | None = None) -> None:
         """Close the open turn, and whatever is open in it."""
         turn = self._turn()

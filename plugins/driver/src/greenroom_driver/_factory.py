@@ -1,0 +1,68 @@
+"""Makes the drivers of a host's agents, and is what the plugin brings."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+import anyio
+
+from greenroom import Host, hookimpl
+from greenroom.agents import AgentOptions, AgentScope
+from greenroom.sessions import Session
+
+from ._coalescer import WINDOW, Coalescer
+from ._connection import Connection, choose_provider
+from ._driver import AgentDriver
+from ._link import Link
+
+
+def random_id() -> str:
+    """A random UUID."""
+    return str(uuid.uuid4())
+
+
+class DriverFactory:
+    """The agent factory of a host.
+
+    Args:
+        window, leading: of the coalescers.
+        new_id: makes ids for turns that a provider begins without one.
+    """
+
+    def __init__(
+        self, host: Host, *, window: float = WINDOW, leading: bool = True, new_id: Callable[[], str] = random_id
+    ) -> None:
+        self._host = host
+        self._window = window
+        self._leading = leading
+        self._new_id = new_id
+        self._drivers: dict[str, AgentDriver] = {}
+
+    async def prepare(self, session: Session, scope: AgentScope, options: AgentOptions) -> AgentDriver:
+        """See `AgentFactory.prepare`."""
+        spec = choose_provider(dict(self._host.providers), session, options)
+        coalescer = Coalescer(anyio.current_time, window=self._window, leading=self._leading)
+
+        def connect(driver: AgentDriver) -> Connection:
+            def link() -> Link:
+                driver.pump.switch(spec.id)
+                return Link(driver.pump, scope, driver.control, driver.lost)
+
+            return Connection(session, spec, options, link)
+
+        driver = AgentDriver(self._host, session, scope, connect, coalescer, self._new_id)
+        self._drivers[session.id] = driver
+        scope.undo(lambda: self._drivers.pop(session.id, None), label="driver")
+        return driver
+
+    async def flush(self) -> None:
+        """Log and make durable what every agent's provider has said so far."""
+        for driver in list(self._drivers.values()):
+            await driver.flush()
+
+
+@hookimpl
+def agent_factory(host: Host) -> DriverFactory:
+    """Drive the agents of the host."""
+    return DriverFactory(host)
