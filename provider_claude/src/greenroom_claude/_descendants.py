@@ -8,10 +8,13 @@ it was started; a zombie counts as ended.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Mapping
 
 import psutil
 
+POLL = 0.01
+"""Seconds between two looks; psutil's own wait would wait for a zombie that nobody reaps."""
 _SIGNALS = ("terminate", "kill")
 
 
@@ -46,8 +49,9 @@ def end(processes: Iterable[psutil.Process], grace: float) -> list[psutil.Proces
                 getattr(process, signal)()
             except psutil.Error:  # it has gone meanwhile, or is not ours; the wait below tells
                 continue
-        _, left = psutil.wait_procs(left, timeout=grace)
-        left = [process for process in left if _lives(process)]
+        deadline = time.monotonic() + grace
+        while (left := [process for process in left if _lives(process)]) and time.monotonic() < deadline:
+            time.sleep(POLL)
     return left
 
 
