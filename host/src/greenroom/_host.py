@@ -15,21 +15,21 @@ import anyio
 from anyio.abc import TaskGroup
 
 from greenroom import _loading as loading
-from greenroom._agent_wiring import AgentWiring
+from greenroom._wiring.agents import AgentWiring
 from greenroom._diagnostics import Diagnostics, secret_values
-from greenroom._discovery import Candidate, discover
+from greenroom._finding.discovery import Candidate, discover
 from greenroom._effect import Effect, EffectTree
 from greenroom._foreign import safe_text
 from greenroom._hooks import Hooks
 from greenroom._impl import Impl
 from greenroom._lifecycle import PluginState
-from greenroom._metadata import refresh_metadata
+from greenroom._finding.metadata import refresh_metadata
 from greenroom._paths import make_data_directory
 from greenroom._records import PluginRecord, write_records
 from greenroom._scope import Scope
-from greenroom._selection import select
+from greenroom._finding.selection import select
 from greenroom._services import Services
-from greenroom._session_wiring import SessionWiring
+from greenroom._wiring.sessions import SessionWiring
 from greenroom._settings import Settings, load_settings
 from greenroom._trust import Trust
 from greenroom.agents import Agents
@@ -148,15 +148,14 @@ class Host:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        """Unload everything in reverse; shielded, each clean-up bounded."""
+    ) -> None:
+        """Unload everything in reverse; shielded, each clean-up bounded. Swallows nothing."""
         try:
-            return bool(await self._stack.__aexit__(kind, error, trace))
+            await self._stack.__aexit__(kind, error, trace)
         except BaseExceptionGroup as group:
             # The task group wraps the error of the `async with` body; nobody expects a group there.
-            if error is not None and group.exceptions == (error,):
-                return False
-            raise
+            if error is None or group.exceptions != (error,):
+                raise
 
     def plugins(self) -> list[PluginRecord]:
         """Return the records of all plugins, in the order in which they were found."""

@@ -58,7 +58,7 @@ def innermost(function: Callable[..., Any]) -> Callable[..., Any]:
         elif inspect.ismethod(function):
             function = function.__func__
         elif inspect.isfunction(function) and hasattr(function, "__wrapped__"):
-            function = function.__wrapped__
+            function = inspect.unwrap(function)
         elif inspect.isroutine(function) or inspect.isclass(function):
             return function
         else:

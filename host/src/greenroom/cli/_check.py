@@ -146,7 +146,7 @@ async def _load(state: CliState, data: Path) -> list[Result]:
         async with host:
             loaded = _records(host)
     except GreenroomError as error:  # a required plugin is missing, or the project is not trusted
-        refused = {"state": "failed", "error": str(error.args[0]), "hint": error.hint}
+        refused: Result = {"state": "failed", "error": str(error.args[0]), "hint": error.hint}
         return [r if r["state"] == "failed" else {**r, **refused} for r in _records(host)] or [
             {"id": "host", **refused}
         ]
