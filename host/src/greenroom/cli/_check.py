@@ -59,9 +59,9 @@ def check_plugins(state: CliState, name: str | None, timeout: float) -> list[Res
         return [r for r in together.results if wanted in (None, r["id"])]
     results: list[Result] = []
     selection = choose(state.settings(), found)
-    results += [
-        {"id": c.id, "state": "blocked", "error": why} for c, why in selection.blocked if wanted in (None, c.id)
-    ]
+    for blocked, why in selection.blocked:
+        if wanted in (None, blocked.id):
+            results.append({"id": blocked.id, "state": "blocked", "error": why})
     for candidate in (c for c in selection.chosen if wanted in (None, c.id)):
         alone = replace(state, overrides={**state.overrides, "plugins.allow": json.dumps([candidate.id])})
         run = _run(alone, timeout, keep=False)
