@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from greenroom import Host, hookspecs, load_settings
-from greenroom._settings_rules import HOST_KEYS, SECTION_KEYS
+from greenroom._settings.rules import HOST_KEYS, SECTION_KEYS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from greenroom._discovery import Candidate
+from greenroom._finding.discovery import Candidate
+from greenroom._finding.metadata import refresh_metadata
 from greenroom._lifecycle import Phase, PluginMove
-from greenroom._metadata import refresh_metadata
 from greenroom._records import PluginRecord, write_records
 from greenroom.cli import run
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from greenroom._discovery import Candidate, discover
-from greenroom._metadata import refresh_metadata
+from greenroom._finding.discovery import Candidate, discover
+from greenroom._finding.metadata import refresh_metadata
 from greenroom._settings import LoadEntry, Origin
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import anyio
 import pytest
 
-from greenroom import _importing
-from greenroom._discovery import Candidate, discover
-from greenroom._importing import Imported, forget, import_plugin, import_with_timeout
+from greenroom._finding import importing
+from greenroom._finding.discovery import Candidate, discover
+from greenroom._finding.importing import Imported, forget, import_plugin, import_with_timeout
 from greenroom._settings import LoadEntry, Origin
 from greenroom.errors import PluginError, PluginLeaked
 
@@ -383,8 +383,8 @@ def test_a_thousand_loads_leave_the_import_system_as_it_was(site: Site, tmp_path
         for candidate in candidates:
             forget(import_plugin(candidate))
     assert (set(sys.modules), list(sys.meta_path)) == before
-    assert not _importing._PACKAGES._users
-    assert not _importing._PACKAGES._before
+    assert not importing._PACKAGES._users
+    assert not importing._PACKAGES._before
 
 
 # --- time ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from greenroom._discovery import Candidate
+from greenroom._finding.discovery import Candidate
 from greenroom._lifecycle import Phase, PluginMove
 from greenroom._records import LastOutcome, PluginRecord, read_records, write_records
 from greenroom.errors import IllegalMove

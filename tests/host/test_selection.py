@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from greenroom._discovery import Candidate, discover
-from greenroom._selection import Selection, find, matches, select
+from greenroom._finding.discovery import Candidate, discover
+from greenroom._finding.selection import Selection, find, matches, select
 
 if TYPE_CHECKING:
     from conftest import Site

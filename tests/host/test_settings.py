@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from greenroom._settings import HOST_KEYS, RESERVED_NAMES, Settings, edit_user_settings, load_settings, validate_plugin
-from greenroom._settings_layers import find_line, parse_key, parse_value
+from greenroom._settings import HOST_KEYS, RESERVED_NAMES, Settings, load_settings, validate_plugin
+from greenroom._settings.layers import find_line, parse_key, parse_value
+from greenroom.cli._settings_file import edit_user_settings
 from greenroom.errors import PluginError, SettingsError
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from greenroom import _pinning
 from greenroom._settings import load_settings
-from greenroom._trust import Trust, printable
+from greenroom._trust import Trust, pinning, printable
 from greenroom.errors import SettingsError, TrustError
 
 
@@ -197,13 +196,13 @@ def test_a_pipe_is_refused_and_not_waited_for(project: Project, place: str) -> N
 
 
 def test_too_many_files_are_refused(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pinning, "MAX_FILES", 2)
+    monkeypatch.setattr(pinning, "MAX_FILES", 2)
     with pytest.raises(TrustError, match="more than 2 files"):
         project.add()
 
 
 def test_too_many_bytes_are_refused(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_pinning, "MAX_BYTES", 100)
+    monkeypatch.setattr(pinning, "MAX_BYTES", 100)
     (project.root / "audit.py").write_bytes(b"#" * 200)
     with pytest.raises(TrustError, match=r"audit\.py: more than"):
         project.add()

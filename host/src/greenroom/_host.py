@@ -15,23 +15,23 @@ import anyio
 from anyio.abc import TaskGroup
 
 from greenroom import _loading as loading
-from greenroom._wiring.agents import AgentWiring
 from greenroom._diagnostics import Diagnostics, secret_values
-from greenroom._finding.discovery import Candidate, discover
 from greenroom._effect import Effect, EffectTree
+from greenroom._finding.discovery import Candidate, discover
+from greenroom._finding.metadata import refresh_metadata
+from greenroom._finding.selection import select
 from greenroom._foreign import safe_text
 from greenroom._hooks import Hooks
 from greenroom._impl import Impl
 from greenroom._lifecycle import PluginState
-from greenroom._finding.metadata import refresh_metadata
 from greenroom._paths import make_data_directory
 from greenroom._records import PluginRecord, write_records
 from greenroom._scope import Scope
-from greenroom._finding.selection import select
 from greenroom._services import Services
-from greenroom._wiring.sessions import SessionWiring
 from greenroom._settings import Settings, load_settings
 from greenroom._trust import Trust
+from greenroom._wiring.agents import AgentWiring
+from greenroom._wiring.sessions import SessionWiring
 from greenroom.agents import Agents
 from greenroom.errors import PluginError, TrustError
 from greenroom.providers import ProviderSpec

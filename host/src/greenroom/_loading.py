@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from anyio.abc import TaskStatus
 
-from greenroom import _importing as importing
+from greenroom._finding import importing
 from greenroom._hooks import Hooks
 from greenroom._kinds import Kind
 from greenroom._lifecycle import Phase, PluginMove, PluginState
@@ -27,7 +27,7 @@ from greenroom.errors import PLUGIN_ERRORS, GreenroomError, PluginError, PluginL
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from greenroom._discovery import Candidate
+    from greenroom._finding.discovery import Candidate
     from greenroom._settings import PluginSection, Settings
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from greenroom._discovery import Candidate, Origin
+from greenroom._finding.discovery import Candidate, Origin
 from greenroom._lifecycle import PLUGIN, Machine, Phase, PluginMove, PluginState
 from greenroom._paths import write_atomically
 from greenroom._version import __version__

@@ -221,7 +221,7 @@ def _denied(command: PluginCommand, state: CliState) -> str | None:
 
 
 def _same(name: str) -> str:
-    """A name in the form in which names are compared, as in `_discovery.normalize`, whose import would be felt."""
+    """A name in the form in which names are compared, as in `metadata.normalize`, whose import would be felt."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

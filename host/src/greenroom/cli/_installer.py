@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
-from greenroom._metadata import installed, normalize, refresh_metadata
+from greenroom._finding.metadata import installed, normalize, refresh_metadata
 from greenroom._paths import make_data_directory, write_atomically
 from greenroom._version import __version__
 from greenroom.errors import GreenroomError

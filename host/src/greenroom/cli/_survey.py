@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from greenroom._discovery import Candidate, Origin, discover
+from greenroom._finding.discovery import Candidate, Origin, discover
+from greenroom._finding.selection import Selection, find, select
 from greenroom._lifecycle import Phase, PluginState
 from greenroom._records import LastOutcome, read_records
-from greenroom._selection import Selection, find, select
 from greenroom._settings import Settings
 from greenroom.cli._state import CliState
 from greenroom.errors import GreenroomError

@@ -135,7 +135,7 @@ def _plugins(state: CliState) -> Iterator[Finding]:
 
 
 def _settings_of_plugins(state: CliState) -> Iterator[Finding]:
-    from greenroom._discovery import discover
+    from greenroom._finding.discovery import discover
 
     settings = state.settings()
     installed = [(c.id, c.name) for c in discover(settings.plugins.load)]

@@ -15,7 +15,7 @@ from greenroom.cli._state import CliState
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
-    from greenroom._discovery import Candidate
+    from greenroom._finding.discovery import Candidate
     from greenroom.cli._installer import Request
     from greenroom.cli._survey import Row
 
@@ -90,7 +90,7 @@ def enable(state: CliState, name: str) -> None:
 
 
 def _switch(state: CliState, name: str, *, on: bool) -> None:
-    from greenroom._settings import edit_user_settings
+    from greenroom.cli._settings_file import edit_user_settings
     from greenroom.cli._survey import candidates, choose, the_one
 
     found = candidates(state.settings())
@@ -106,8 +106,8 @@ def _edit(document: TOMLDocument, wanted: Candidate, found: list[Candidate], *, 
     """Change `deny` and `allow` so that exactly this plugin is switched."""
     import tomlkit
 
-    from greenroom._metadata import normalize
-    from greenroom._selection import matches
+    from greenroom._finding.metadata import normalize
+    from greenroom._finding.selection import matches
 
     section = document.setdefault("plugins", tomlkit.table())
     deny, allow = [str(n) for n in section.get("deny", [])], [str(n) for n in section.get("allow", [])]
@@ -181,7 +181,7 @@ def _install(state: CliState, requests: list[Request], *, dry_run: bool) -> None
 @click.pass_obj
 def uninstall(state: CliState, name: str, *, dry_run: bool) -> None:
     """Uninstall the distribution of a plugin."""
-    from greenroom._selection import find
+    from greenroom._finding.selection import find
     from greenroom.cli._installer import find_installer, forget_request, run
     from greenroom.cli._survey import candidates, the_one
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from greenroom._diagnostics import HIDDEN, SECRET_NAME
-from greenroom._settings_rules import HOST_KEYS, SECTION_KEYS
+from greenroom._settings.rules import HOST_KEYS, SECTION_KEYS
 from greenroom.cli._output import emit_json, table
 from greenroom.cli._state import CliState
 from greenroom.errors import PluginError
 
 if TYPE_CHECKING:
-    from greenroom._discovery import Candidate
+    from greenroom._finding.discovery import Candidate
     from greenroom._settings import Settings
 
 _SCHEMAS: dict[str, dict[str, object]] = {
@@ -61,8 +61,8 @@ def schema(state: CliState, plugin: str | None) -> None:
 def _plugin_schema(state: CliState, name: str) -> dict[str, object]:
     import anyio
 
+    from greenroom._finding.importing import import_with_timeout
     from greenroom._hooks import Hooks
-    from greenroom._importing import import_with_timeout
     from greenroom._staging import Owner
 
     found = state.settings()

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from greenroom._metadata import GROUP, Installed, declared_entry_points, installed, normalize
-from greenroom._settings_rules import HOST_KEYS
+from greenroom._finding.metadata import GROUP, Installed, declared_entry_points, installed, normalize
+from greenroom._settings.rules import HOST_KEYS
 
 Origin = Literal["entry-point", "module", "file", "folder"]
 
@@ -61,7 +61,7 @@ class Candidate:
 
 
 class Entry(Protocol):
-    """What an entry of `[plugins] load` says; `_settings.LoadEntry` is one."""
+    """What an entry of `[plugins] load` says; `LoadEntry` of the settings is one."""
 
     @property
     def text(self) -> str:

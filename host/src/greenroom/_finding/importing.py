@@ -20,10 +20,10 @@ from typing import Final
 
 import anyio
 
-from greenroom._discovery import Candidate
-from greenroom._import_errors import explain
+from greenroom._finding.discovery import Candidate
+from greenroom._finding.import_errors import explain
+from greenroom._finding.sources import LOCAL
 from greenroom._lifecycle import Phase
-from greenroom._sources import LOCAL
 from greenroom._version import API_VERSION
 from greenroom.errors import PluginError, PluginLeaked
 

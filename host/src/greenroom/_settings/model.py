@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from greenroom._settings_layers import did_you_mean
+from greenroom._settings.layers import did_you_mean
 from greenroom.errors import PluginError, SettingsError
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel, ValidationError
 
-    from greenroom._settings_layers import KeyPath, Origin
+    from greenroom._settings.layers import KeyPath, Origin
 
 Model = TypeVar("Model", bound="BaseModel")
 

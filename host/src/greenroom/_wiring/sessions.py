@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from greenroom._feed import Call
 from greenroom._loading import Registrar
-from greenroom._settings_rules import strings
+from greenroom._settings.rules import strings
 from greenroom.errors import PluginError
 from greenroom.sessions import (
     EndReason,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from greenroom._discovery import Candidate
-from greenroom._metadata import normalize
+from greenroom._finding.discovery import Candidate
+from greenroom._finding.metadata import normalize
 
 NO_PLUGINS: Final = "GREENROOM_NO_PLUGINS"
 

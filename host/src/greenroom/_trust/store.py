@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from greenroom._paths import SETTINGS_NAME, make_data_directory, write_atomically
-from greenroom._pinning import pin
 from greenroom._settings import LoadEntry, load_settings
+from greenroom._trust.pinning import pin
 from greenroom.errors import TrustError
 
 STORE_NAME = "trust.json"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from importlib_metadata import Distribution
 
-from greenroom._discovery import Candidate
+from greenroom._finding.discovery import Candidate
+from greenroom._finding.metadata import distributions, missing_requirements, normalize
 from greenroom._lifecycle import Phase
-from greenroom._metadata import distributions, missing_requirements, normalize
 from greenroom._version import __version__
 from greenroom.errors import PluginError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Literal
 
-from greenroom._settings_layers import KeyPath, Layer, did_you_mean
+from greenroom._settings.layers import KeyPath, Layer, did_you_mean
 from greenroom.errors import SettingsError
 
 if TYPE_CHECKING:

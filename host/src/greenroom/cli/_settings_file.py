@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from greenroom._paths import write_atomically
-from greenroom._settings_layers import parse, read_file
+from greenroom._settings.layers import parse, read_file
 from greenroom.errors import SettingsError
 
 if TYPE_CHECKING:

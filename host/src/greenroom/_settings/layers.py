@@ -1,6 +1,6 @@
 """One layer of settings: a file, the environment or the command line, and where each value stands.
 
-Layers have the shape of a TOML document; `_settings.py` lays them over each other.
+Layers have the shape of a TOML document; `settings.py` lays them over each other.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from greenroom._settings_edit import edit_user_settings
-from greenroom._settings_layers import (
+from greenroom._settings.layers import (
     DEFAULT,
     KeyPath,
     Layer,
@@ -23,8 +22,8 @@ from greenroom._settings_layers import (
     read_file,
     variable_part,
 )
-from greenroom._settings_model import PluginSection, validate_plugin
-from greenroom._settings_rules import (
+from greenroom._settings.model import PluginSection
+from greenroom._settings.rules import (
     DEFAULT_IMPORT_TIMEOUT,
     DEFAULT_TIMEOUT_CAP,
     HOST_KEYS,
@@ -42,22 +41,6 @@ from greenroom.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-__all__ = [
-    "DEFAULT_IMPORT_TIMEOUT",
-    "DEFAULT_TIMEOUT_CAP",
-    "HOST_KEYS",
-    "RESERVED_NAMES",
-    "Effective",
-    "HostPluginSettings",
-    "LoadEntry",
-    "Origin",
-    "PluginSection",
-    "Settings",
-    "edit_user_settings",
-    "load_settings",
-    "validate_plugin",
-]
 
 RESERVED_NAMES = frozenset(HOST_KEYS)
 NO_PLUGINS_OPTION = "--no-plugins"
