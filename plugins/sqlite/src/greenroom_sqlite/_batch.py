@@ -47,17 +47,17 @@ class Backlog:
     """The queue between the loop, which adds, and the writer's thread, which takes; the lock is held for moments.
 
     What is taken stays readable, and is offered again, until it was written.
+
+    Attributes:
+        size: about how many bytes of memory it takes.
+        signalled: the writer knows that there is something to take.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._queue, self._flight = Batch(), Batch()
         self.signalled = False
-
-    @property
-    def size(self) -> int:
-        """About how much memory the queue takes."""
-        return self._queue.size + self._flight.size
+        self.size = 0
 
     def add(self, events: Sequence[Event], extras: Extras | None, size: int) -> bool:
         """Queue a batch; true if the writer has to be told."""
@@ -65,20 +65,22 @@ class Backlog:
             queue = self._queue
             queue.events.extend(events)
             queue.size += size
+            self.size += size
             if extras is not None:
                 queue.extras.append(extras)
-            return self._first()
+            if self.signalled:
+                return False
+            self.signalled = True
+            return True
 
     def add_blob(self, sha256: str, data: bytes) -> bool:
         """Queue a blob; true if the writer has to be told."""
         with self._lock:
             self._queue.blobs.append((sha256, data))
             self._queue.size += len(data)
-            return self._first()
-
-    def _first(self) -> bool:
-        first, self.signalled = not self.signalled, True
-        return first
+            self.size += len(data)
+            first, self.signalled = not self.signalled, True
+            return first
 
     def take(self) -> Batch:
         """Everything that is not written, for the writer."""
@@ -92,6 +94,7 @@ class Backlog:
     def written(self) -> None:
         """What was taken is in the file."""
         with self._lock:
+            self.size -= self._flight.size
             self._flight = Batch()
 
     def unwritten(self) -> Batch:

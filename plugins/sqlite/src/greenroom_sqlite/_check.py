@@ -16,7 +16,6 @@ from ._rows import crc_base, first_id, header_crc, is_indexed, row_crc, sum_span
 from ._state import State, find_row, from_row, not_found
 from ._tail import indexed_codes, indexed_seqs, key_rows, last_slot, rows_between, stream, type_names
 
-_ENCLOSURE: Final = {kind.name: kind.enclosure for kind in CORE_TYPES if kind.enclosure != "free"}
 _MOST: Final = 20
 """Findings of one kind; more say nothing new."""
 
@@ -56,12 +55,10 @@ def scan(connection: sqlite3.Connection, session_id: str) -> Scan:
     found = _row(connection, session_id)
     _header(connection, found)
     rules = Rules()
-    folded: list[int] = []
     try:
         for events in stream(connection, found.state):
             found.whole += len(events)
             rules.feed(events)
-            folded.extend(event.seq for event in events if is_indexed(event.type))
     except SessionDamaged as error:
         seq = error.seq if error.seq is not None else found.whole
         found.note("event", str(error.args[0]), seq=seq)
@@ -69,7 +66,7 @@ def scan(connection: sqlite3.Connection, session_id: str) -> Scan:
         if found.other_names:
             found.note("types", "the event is whole, but the table of types has lost or changed its name", seq=seq)
     found.findings.extend(rules.findings)
-    _beside(connection, found, folded)
+    _beside(connection, found, rules.indexed)
     return found
 
 
@@ -159,29 +156,50 @@ def _named_otherwise(connection: sqlite3.Connection, state: State, seq: int) -> 
 _ALL: Final = tuple(kind.name for kind in CORE_TYPES)
 
 
+_INSIDE, _OPENS, _CLOSES, _CALLS, _INDEXED = 1, 2, 4, 8, 16
+_MARK: Final = {"turn": _INSIDE, "step": _INSIDE, "opens": _OPENS, "closes": _INSIDE | _CLOSES, "free": 0}
+_CALL_TYPES: Final = frozenset({"tool/call", "tool/result", "step/end", "turn/end"})
+_MARKS: Final = {
+    kind.name: _MARK[kind.enclosure]
+    | (_CALLS if kind.name in _CALL_TYPES else 0)
+    | (_INDEXED if is_indexed(kind.name) else 0)
+    for kind in CORE_TYPES
+}
+
+
 class Rules:
-    """What a log should look like: reported, never refused; a log may be older than a rule."""
+    """What a log should look like: reported, never refused; a log may be older than a rule.
+
+    Attributes:
+        indexed: the seqs that the index by type should hold.
+    """
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
+        self.indexed: list[int] = []
         self._open = False
         self._calls: dict[str, int] = {}
         self._strays = 0
 
     def feed(self, events: Iterable[Event]) -> None:
-        """Look at events in order."""
+        """Look at events in order. Where a plugin's type may stand, only the plugin knows."""
+        marks = _MARKS
         for event in events:
-            enclosure = _ENCLOSURE.get(event.type)
-            if enclosure is None:
-                continue
-            if enclosure == "opens":
-                self._open = True
-            elif not self._open:
+            mark = marks.get(event.type, _INDEXED)
+            if mark & _INSIDE and not self._open:
                 self._stray(event)
-            elif enclosure == "closes":
-                self._open = False
-            if event.type in ("tool/call", "tool/result", "step/end", "turn/end"):
-                self._call(event)
+            if mark > _INSIDE:
+                self._notable(event, mark)
+
+    def _notable(self, event: Event, mark: int) -> None:
+        if mark & _INDEXED:
+            self.indexed.append(event.seq)
+        if mark & _CALLS:
+            self._call(event)
+        if mark & _OPENS:
+            self._open = True
+        elif mark & _CLOSES:
+            self._open = False
 
     def _stray(self, event: Event) -> None:
         self._strays += 1

@@ -52,6 +52,7 @@ class SqliteLease:
         self._file, self._writer, self._forget = file, writer, forget
         self._barrier: Barrier = barrier
         self.channel = Channel(Sink(state, Encoder(state.number, state.id, writer.code_of)))
+        self._backlog = self.channel.backlog
         self._next_seq = state.next_seq
         self._header, self._token = state.read_header(), state.token
         self._taken_over, self._torn = taken_over, torn
@@ -90,8 +91,8 @@ class SqliteLease:
 
     def append(self, events: Sequence[Event], extras: Extras | None = None) -> None:
         """See SessionLease.append. After the lease was fenced it raises SessionFenced."""
-        channel, seq, size = self.channel, self._next_seq, 0
-        if self._over or channel.fenced is not None:
+        backlog, seq, size = self._backlog, self._next_seq, 0
+        if self._over or self.channel.fenced is not None:
             self._refuse()
         for event in events:
             if event.seq != seq:
@@ -101,17 +102,21 @@ class SqliteLease:
         if extras is not None:
             size += sum(len(write.value or b"") for write in extras.records)
             self._consumed.update(extras.consumed_mail)
-        elif not events:
+        elif not size:
             return
-        backlog = channel.backlog
         queued = backlog.size + size
-        if queued > MAX_BYTES:
-            self._stalled(queued)
+        if queued > HURRY_BYTES:
+            self._hurry(queued)
         if backlog.add(events, extras, size):
             self._hurried = False
-            self._writer.admit(channel)
+            self._writer.admit(self.channel)
         self._next_seq = seq
-        if queued > HURRY_BYTES and not self._hurried:
+
+    def _hurry(self, queued: int) -> None:
+        """Do not wait for the window with so much. Raises StoreStalled if it is too much."""
+        if queued > MAX_BYTES:
+            self._stalled(queued)
+        if not self._hurried:
             self._hurried = True
             self._writer.hurry()
 
@@ -119,11 +124,11 @@ class SqliteLease:
         """See SessionLease.put_blob."""
         if self._over or self.channel.fenced is not None:
             self._refuse()
-        queued = self.channel.backlog.size + len(data)
-        if queued > MAX_BYTES and self.channel.backlog:
+        queued = self._backlog.size + len(data)
+        if queued > MAX_BYTES and self._backlog:
             self._stalled(queued)
         digest = hashlib.sha256(data).hexdigest()
-        if self.channel.backlog.add_blob(digest, bytes(data)):
+        if self._backlog.add_blob(digest, bytes(data)):
             self._writer.admit(self.channel)
         return Blob(digest, len(data))
 
@@ -146,7 +151,7 @@ class SqliteLease:
 
     async def room(self) -> None:
         """See SessionLease.room. It does not wait for a disk that is stalled: `append` says when that is too much."""
-        while self.channel.backlog.size > ROOM_BYTES and self.channel.failed is None and self.channel.fenced is None:
+        while self._backlog.size > ROOM_BYTES and self.channel.failed is None and self.channel.fenced is None:
             await self._writer.flush(self.channel, full=False, once=True)
 
     async def set_process(self, process: ProviderProcess | None) -> None:

@@ -28,7 +28,8 @@ Row: TypeAlias = tuple[int, int, int, int, int, bytes, bytes | None]
 """id, time, type, flags, crc, raw, extra."""
 
 COLUMNS: Final = "id, time, type, flags, crc, raw, extra"
-_SIGN, _SPAN = 1 << 31, 1 << 32
+_SIGN, _SPAN, _MASK = 1 << 31, 1 << 32, (1 << 32) - 1
+_MARKS: Final = IGNORABLE | APPEND | EXTRA
 _CHUNK: Final = 128
 """Rows per statement: each step gives up the interpreter's lock, which a busy loop takes 5 ms to give back."""
 
@@ -160,34 +161,39 @@ class Decoder:
         self._bases: dict[int, tuple[str, int]] = {}
 
     def events(self, rows: Iterable[Row], start: int | None = None) -> list[Event]:
-        """The events of the rows; with `start` they must be dense from there.
+        """The events of the rows, which are in order; with `start` they must be dense from there.
 
         Raises SessionDamaged with the first seq that is missing or wrong.
         """
         found: list[Event] = []
-        add, bases, first = found.append, self._bases, self._first
-        for key, time, code, flags, crc, raw, extra in rows:
-            seq = key - first
-            if start is not None:
-                if seq != start:
-                    raise self.damaged(start, "is missing")
-                start += 1
-            name = ""
-            try:
+        add, bases, first, seq, whole = found.append, self._bases, self._first, 0, True
+        try:
+            for key, time, code, flags, crc, raw, extra in rows:
+                seq = key - first
                 name, base = bases.get(code) or self._base(code)
                 value = crc32(raw, crc32(_pack(seq, time, flags), base))
                 if extra is not None:
                     value = crc32(extra, value)
-                wrong = value != crc & 0xFFFFFFFF
-            except (TypeError, KeyError, struct.error):  # a damaged value has another type or is out of range
-                wrong = True
-            if wrong:
-                raise self.damaged(seq, "does not match its checksum")
-            if flags & 7:
-                add(_marked(seq, time, name, raw, flags, extra))
-            else:
-                add(Event(seq, time, name, raw))
+                if value != crc & _MASK:
+                    whole = False
+                    break
+                if flags & _MARKS:
+                    add(_marked(seq, time, name, raw, flags, extra))
+                else:
+                    add(Event(seq, time, name, raw))
+        except (TypeError, KeyError, struct.error):  # a damaged value has another type or is out of range
+            whole = False
+        if start is not None:
+            self._require_dense(found, start)
+            if not whole and seq != start + len(found):
+                raise self.damaged(start + len(found), "is missing")
+        if not whole:
+            raise self.damaged(seq, "does not match its checksum")
         return found
+
+    def _require_dense(self, events: Sequence[Event], start: int) -> None:
+        if events and events[-1].seq != start + len(events) - 1:  # they are in order, so that one look is enough
+            raise self.damaged(next(n for n, event in enumerate(events, start) if event.seq != n), "is missing")
 
     def _base(self, code: int) -> tuple[str, int]:
         name = self._names[code]
