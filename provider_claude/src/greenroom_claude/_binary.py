@@ -42,7 +42,7 @@ def find_binary(setting: str | None, env: Mapping[str, str]) -> Binary:
     """
     path = env.get("PATH", os.defpath)
     if setting:
-        found = shutil.which(Path(setting).expanduser(), path=path)
+        found = shutil.which(str(Path(setting).expanduser()), path=path)
         if found is None:
             raise ProviderError(f"the setting `binary` names nothing that can be run: {setting}", hint=_INSTALL)
         return Binary(path=_runnable(found), source="setting")

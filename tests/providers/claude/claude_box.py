@@ -138,3 +138,11 @@ def alive(marker: Mapping[str, str]) -> list[int]:
         if state != "Z" and all(needle in env for needle in needles):
             found.append(int(entry.name))
     return found
+
+
+async def eventually(look: Callable[[], Any], *, timeout: float = 20) -> Any:
+    """The first answer of `look` that is true: for what no event tells, like the process table."""
+    with anyio.fail_after(timeout):
+        while not (found := look()):  # noqa: ASYNC110 - see above
+            await anyio.sleep(0.05)
+        return found
