@@ -1,14 +1,25 @@
-"""Fake installed distributions: dist-info folders and modules in a folder on the path."""
+"""Fake installed distributions, and hooks of the tests' own specifications, one of each kind."""
 
 from __future__ import annotations
 
 import json
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import anyio
 import pytest
+from trio.testing import MockClock
+
+from greenroom._hooks import Hooks
+from greenroom._kinds import Colour, Kind
+from greenroom._scope import Scope
+from greenroom._staging import Owner, Staged
+from greenroom.hookspecs import hookspec
 
 
 class Site:
@@ -68,3 +79,122 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         file = getattr(sys.modules[name], "__file__", None) or ""
         if str(tmp_path) in file:
             del sys.modules[name]
+
+
+class Specs:
+    """One hook of each kind, and the variants that a specification may declare."""
+
+    @staticmethod
+    @hookspec(Kind.REGISTER)
+    def brings(): ...
+
+    @staticmethod
+    @hookspec(Kind.SLOT)
+    def only_one(): ...
+
+    @staticmethod
+    @hookspec(Kind.SETUP)
+    def set_up(thing): ...
+
+    @staticmethod
+    @hookspec(Kind.GATE)
+    def may_go(thing): ...
+
+    @staticmethod
+    @hookspec(Kind.ANNOUNCE)
+    def born(thing): ...
+
+    @staticmethod
+    @hookspec(Kind.COLLECT)
+    def parts(thing): ...
+
+    @staticmethod
+    @hookspec(Kind.OBSERVE)
+    def seen(thing): ...
+
+    @staticmethod
+    @hookspec(Kind.OBSERVE, subject="agent")
+    def seen_by(agent, thing): ...
+
+    @staticmethod
+    @hookspec(Kind.FIRST)
+    def answer(thing): ...
+
+    @staticmethod
+    @hookspec(Kind.FIRST, colour=Colour.DEF_ONLY)
+    def answer_now(thing): ...
+
+    @staticmethod
+    @hookspec(Kind.DECIDE)
+    def allowed(thing): ...
+
+    @staticmethod
+    @hookspec(Kind.DECIDE, guarded=True)
+    def guarded(thing): ...
+
+    @staticmethod
+    @hookspec(Kind.DECIDE, subject="ctx")
+    def allowed_by(ctx, thing): ...
+
+    @staticmethod
+    @hookspec(Kind.REWRITE, value="text")
+    def rewritten(thing, text): ...
+
+    @staticmethod
+    @hookspec(Kind.WRAP)
+    def around(thing, call_next): ...
+
+
+class Rig:
+    """Hooks with the specifications above, and the failures that they reported."""
+
+    def __init__(self) -> None:
+        self.reports: list[tuple[str, BaseException]] = []
+        self.hooks: Any = Hooks(report=lambda impl, error: self.reports.append((impl.short, error)), specs=[Specs])
+
+    def stage(
+        self,
+        short: str,
+        *functions: Callable[..., Any],
+        generation: int = 1,
+        scope: Scope | None = None,
+        timeout_cap: float = 120.0,
+        **named: object,
+    ) -> Staged:
+        """Check a plugin that is made of marked functions, under their own names or the given ones."""
+        plugin = SimpleNamespace(**{function.__name__: function for function in functions}, **named)
+        owner = Owner(f"acme:{short}", short, "acme 1.0", generation, timeout_cap)
+        staged: Staged = self.hooks.check(plugin, owner, scope=scope)
+        return staged
+
+    def add(self, short: str, *functions: Callable[..., Any], **more: Any) -> Staged:
+        """Check a plugin and publish it."""
+        staged = self.stage(short, *functions, **more)
+        self.hooks.publish(staged)
+        return staged
+
+    @asynccontextmanager
+    async def feeding(self, *plugins: Staged) -> AsyncIterator[None]:
+        """Deliver to the plugins' observers meanwhile, as their scopes would do."""
+        async with anyio.create_task_group() as tasks:
+            for staged in plugins:
+                for feed in self.hooks.feeds(staged):
+                    tasks.start_soon(feed)
+            yield
+            tasks.cancel_scope.cancel()
+
+    def trace(self) -> list[tuple[str, str, str | None, str | None]]:
+        """Return hook, plugin, value and error of every outcome."""
+        return [(o.hook, o.plugin, o.value, o.error) for o in self.hooks.engine.trace]
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """Give hooks of every kind that nobody implements yet."""
+    return Rig()
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def jumping_backend(request: pytest.FixtureRequest) -> object:
+    """Give both loops, trio with a clock that jumps to the next deadline: time-outs are instant there."""
+    return ("trio", {"clock": MockClock(autojump_threshold=0)}) if request.param == "trio" else "asyncio"

@@ -18,7 +18,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from greenroom._foreign import error_text, note, plugins_own
+from greenroom._foreign import error_text, note, only, plugins_own
 from greenroom._trace import Trace
 from greenroom.errors import HookError
 
@@ -103,8 +103,10 @@ class Engine:
             late, error = error, TimeoutError(f"no answer within {impl.timeout:g} s")
             error.__cause__ = late
             value = None
-        passed = error is not None and any(error is other for other in passing)
-        result = (None, error) if passed else self._recorded(impl, since, value, error)
+        # A task group around the body wraps what passes through it.
+        inner = only(error) if error is not None else None
+        passed = any(inner is other for other in passing)
+        result = (None, inner) if passed else self._recorded(impl, since, value, error)
         await anyio.lowlevel.checkpoint_if_cancelled()
         return result
 

@@ -195,7 +195,7 @@ class Hooks:
     session_created: instant.Announce[[Session], None]
     session_disposed: instant.Observe[[Session], None]
     session_event: instant.Observe[[Session, Event], None]
-    providers: instant.Register[[], Iterable[ProviderSpec] | None]
+    providers: instant.Register[[Host, BaseModel | None], Iterable[ProviderSpec] | None]
     agent_factory: instant.Register[[Host], AgentFactory | None]
     agent_setup: waiting.Setup[[Agent], Callable[[], None]]
     agent_created: instant.Announce[[Agent], None]
@@ -223,7 +223,7 @@ class Hooks:
         Args:
             report: takes each recorded failure to the diagnostics.
             blocking: takes the watchdog's reports; called in its thread.
-            specs: modules or classes with further specifications.
+            specs: modules, or classes with static methods, with further specifications.
         """
         self.engine = Engine(Watchdog(blocking), report, Trace())
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
@@ -291,7 +291,7 @@ class Hooks:
             self._callers[name].replace((), removed)
         self.engine.trace.forget(staged.owner.plugin)
 
-    def bring(self, impl: Impl) -> object:
+    def bring(self, impl: Impl, arguments: tuple[object, ...]) -> object:
         """Return what an implementation of a `register` hook brings.
 
         Raises:
@@ -299,7 +299,7 @@ class Hooks:
         """
         caller = self._callers[impl.spec.name]
         assert isinstance(caller, instant.Register)  # noqa: S101  # by the kind of its specification
-        return caller.of(impl)
+        return caller.of(impl, *arguments)
 
     async def bring_late(self, impl: Impl, arguments: tuple[object, ...]) -> object:
         """Return what a `slot` or `collect` hook brings, once its plugin is activated.
@@ -360,8 +360,8 @@ class Hooks:
 
 
 def declared_specs(module: ModuleType | type) -> list[Spec]:
-    """Return the specifications of a module or class, in the order they stand there."""
-    found = (getattr(member, hookspecs.SPEC_ATTRIBUTE, None) for member in vars(module).values())
+    """Return the specifications of a module, or of a class with static methods, in the order they stand there."""
+    found = (getattr(getattr(module, name), hookspecs.SPEC_ATTRIBUTE, None) for name in vars(module))
     return [spec for spec in found if spec is not None]
 
 
