@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
 import pytest
 
 from greenroom_sqlite import SqliteStore
@@ -27,3 +35,65 @@ def kill_store():
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "greenroom.db"
+
+
+class Running:
+    """A job in another process."""
+
+    def __init__(self, pid, out, into) -> None:
+        self.pid = pid
+        self._lines = os.fdopen(out, "r")
+        self._into = into
+
+    def heard(self) -> list[str]:
+        """Wait for the next thing that it says; [] when it has ended."""
+        return self._lines.readline().split(maxsplit=1)
+
+    def tell(self, word: str) -> None:
+        os.write(self._into, f"{word}\n".encode())
+
+    def kill(self) -> list[list[str]]:
+        """Kill it; what it had said before."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        return [line.split(maxsplit=1) for line in self._lines.read().splitlines()]
+
+    def close(self) -> None:
+        self.kill()
+        self._lines.close()
+        os.close(self._into)
+
+
+@pytest.fixture(scope="session")
+def zygote():
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("jobs.py"))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        yield process
+        process.stdin.close()
+
+
+@pytest.fixture
+def start(zygote, path, tmp_path):
+    """Give what starts a job in a process of its own; all of them are killed at the end."""
+    running = []
+
+    def start(job: str, **arguments) -> Running:
+        pipes = {end: str(tmp_path / f"{end}-{len(running)}") for end in ("in", "out")}
+        for pipe in pipes.values():
+            os.mkfifo(pipe)
+        zygote.stdin.write(json.dumps({"job": job, "path": str(path), **pipes, **arguments}) + "\n")
+        zygote.stdin.flush()
+        pid = int(zygote.stdout.readline())
+        out = os.open(pipes["out"], os.O_RDONLY)
+        into = os.open(pipes["in"], os.O_WRONLY)
+        running.append(Running(pid, out, into))
+        return running[-1]
+
+    yield start
+    for job in running:
+        job.close()
