@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from greenroom._settings import HOST_KEYS, RESERVED_NAMES, Settings, load_settings, validate_plugin
 from greenroom._settings.layers import find_line, parse_key, parse_value
+from greenroom.cli._effective import effective
 from greenroom.cli._settings_file import edit_user_settings
 from greenroom.errors import PluginError, SettingsError
 
@@ -404,7 +405,7 @@ def test_the_effective_values_name_defaults_and_layers(tmp_path: Path) -> None:
         "[plugins]\nstrict = true\n[plugins.my-audit]\nlimit = 3\nguard = true\n[hooks.order]\nactivate = ['a']",
         environ={"GREENROOM_PLUGINS__MY_AUDIT__LABEL": "z", "GREENROOM_PLUGINS__OTHER__X": "1"},
     )
-    rows = {".".join(row.key): (row.value, row.origin.layer) for row in settings.effective()}
+    rows = {".".join(row.key): (row.value, row.origin.layer) for row in effective(settings)}
     assert rows == {
         "plugins.load": ([], "default"),
         "plugins.allow": (None, "default"),

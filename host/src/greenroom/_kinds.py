@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+TIMEOUT_CAP: Final = 120.0
+"""Seconds an implementation may ask for unless the operator says otherwise: two minutes, as a person waits for it."""
+
 
 class Kind(StrEnum):
     """How the host calls a hook; see `KINDS` for what follows from it."""

@@ -12,7 +12,7 @@ from greenroom import _callers as instant
 from greenroom import _signatures as signatures
 from greenroom import hookspecs
 from greenroom._impl import OPTIONS_ATTRIBUTE, Impl, Options, picker
-from greenroom._kinds import Colour, Kind, Spec
+from greenroom._kinds import TIMEOUT_CAP, Colour, Kind, Spec
 from greenroom.errors import PluginError
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Callers = Mapping[str, instant.Caller[Any, Any]]
-
-TIMEOUT_CAP: Final = 120.0
-"""Seconds an implementation may ask for unless the operator says otherwise: two minutes, as a person waits for it."""
 
 _OF_ONE_PLUGIN: Final = frozenset({Kind.REGISTER, Kind.SETUP})
 """Kinds that are called for the plugin they belong to, so it does not matter who else hears."""

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from greenroom._settings.layers import Origin
 from greenroom._settings.model import PluginSection, validate_plugin
-from greenroom._settings.rules import DEFAULT_IMPORT_TIMEOUT, DEFAULT_TIMEOUT_CAP, HOST_KEYS
+from greenroom._settings.rules import HOST_KEYS
 from greenroom._settings.settings import (
     NO_PLUGINS_OPTION,
     RESERVED_NAMES,
-    Effective,
-    HostPluginSettings,
     LoadEntry,
     Settings,
     load_settings,
 )
 
 __all__ = [
-    "DEFAULT_IMPORT_TIMEOUT",
-    "DEFAULT_TIMEOUT_CAP",
     "HOST_KEYS",
     "NO_PLUGINS_OPTION",
     "RESERVED_NAMES",
-    "Effective",
-    "HostPluginSettings",
     "LoadEntry",
     "Origin",
     "PluginSection",

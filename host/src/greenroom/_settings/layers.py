@@ -39,9 +39,6 @@ class Origin:
         return f"{self.where}:{self.line}" if self.line else self.where
 
 
-DEFAULT = Origin("default", "default")
-
-
 @dataclass(frozen=True, slots=True)
 class Layer:
     """The values of one place.
@@ -64,6 +61,18 @@ class Layer:
     names: Mapping[KeyPath, str] = field(default_factory=dict)
     raw: Mapping[KeyPath, str] = field(default_factory=dict)
 
+    def at(self, *path: str) -> object:
+        """The value or table at a path, or None."""
+        found: object = self.tables
+        for part in path:
+            found = found.get(part) if isinstance(found, dict) else None
+        return found
+
+    def table(self, *path: str) -> Mapping[str, object]:
+        """The table at a path; empty when there is none."""
+        found = self.at(*path)
+        return found if isinstance(found, dict) else {}
+
     def origin(self, path: KeyPath) -> Origin:
         """Where the value at `path`, or the nearest table around it, was written."""
         if self.file is not None:
@@ -76,11 +85,8 @@ class Layer:
 
     def sections(self, plugin: str, short: str) -> dict[str, Mapping[str, object]]:
         """The tables of one plugin in this layer by the name they are written under."""
-        plugins = self.tables.get("plugins")
-        if not isinstance(plugins, dict):
-            return {}
-        names = [variable_part(short)] if self.name == "environment" else [short, plugin]
-        return {name: table for name in dict.fromkeys(names) if isinstance(table := plugins.get(name), dict)}
+        names = [variable_part(short)] if self.name == "environment" else dict.fromkeys([short, plugin])
+        return {name: table for name in names if isinstance(table := self.at("plugins", name), dict)}
 
 
 def read_file(name: LayerName, file: Path | None) -> Layer | None:
@@ -134,22 +140,24 @@ def environment_layer(environ: Mapping[str, str], base: Path, host_keys: Iterabl
     Raises:
         SettingsError: a name that means nothing.
     """
-    layer = _TextLayer("environment", base)
     known = list(host_keys)
-    for variable in sorted(environ):
-        if not variable.startswith("GREENROOM_") or "__" not in variable:
-            continue
-        top, *parts = variable.removeprefix("GREENROOM_").split("__")
-        if top == "PLUGINS" and all(parts) and len(parts) == 1 and parts[0].lower() in known:
-            path: KeyPath = ("plugins", parts[0].lower())
-        elif top == "PLUGINS" and all(parts) and len(parts) > 1 and parts[0].lower() not in known:
-            path = ("plugins", parts[0], *(part.lower() for part in parts[1:]))
-        elif top == "HOOKS" and len(parts) == 2 and parts[0] == "ORDER" and parts[1]:  # noqa: PLR2004 ORDER, hook
-            path = ("hooks", "order", parts[1].lower())
-        else:
-            raise SettingsError(f"{variable}: no setting has this name", hint=_variable_hint(top, parts, known))
-        layer.put(path, environ[variable], variable)
-    return layer.done()
+    names = [name for name in sorted(environ) if name.startswith("GREENROOM_") and "__" in name]
+    return _text_layer("environment", base, [(_variable_path(name, known), environ[name], name) for name in names])
+
+
+def _variable_path(variable: str, host_keys: list[str]) -> KeyPath:
+    match variable.removeprefix("GREENROOM_").split("__"):
+        case ["PLUGINS", key] if key.lower() in host_keys:
+            return ("plugins", key.lower())
+        case ["PLUGINS", plugin, *keys] if plugin and keys and all(keys) and plugin.lower() not in host_keys:
+            return ("plugins", plugin, *(key.lower() for key in keys))
+        case ["HOOKS", "ORDER", hook] if hook:
+            return ("hooks", "order", hook.lower())
+        case ["PLUGINS", key] if key:
+            hint = did_you_mean(variable, [f"GREENROOM_PLUGINS__{known.upper()}" for known in host_keys])
+        case _:
+            hint = "write GREENROOM_PLUGINS__<PLUGIN>__<KEY> or GREENROOM_HOOKS__ORDER__<HOOK>"
+    raise SettingsError(f"{variable}: no setting has this name", hint=hint)
 
 
 def override_layer(overrides: Mapping[str, object], base: Path) -> Layer:
@@ -158,38 +166,40 @@ def override_layer(overrides: Mapping[str, object], base: Path) -> Layer:
     Raises:
         SettingsError: a key that is no TOML key.
     """
-    layer = _TextLayer("command line", base)
-    for key, value in overrides.items():
-        layer.put(parse_key(key), value, f"--set {key}")
-    return layer.done()
+    items = overrides.items()
+    return _text_layer("command line", base, [(parse_key(key), value, f"--set {key}") for key, value in items])
 
 
-class _TextLayer:
-    """Collects values that come one by one under dotted names."""
-
-    def __init__(self, name: LayerName, base: Path) -> None:
-        self._name: LayerName = name
-        self._base = base
-        self._tables: dict[str, object] = {}
-        self._names: dict[KeyPath, str] = {}
-        self._raw: dict[KeyPath, str] = {}
-
-    def put(self, path: KeyPath, value: object, name: str) -> None:
-        table = self._tables
-        for part in path[:-1]:
-            inner = table.setdefault(part, {})
-            if not isinstance(inner, dict):
-                raise SettingsError(f"{name}: {part!r} has a value already and cannot be a table as well")
-            table = inner
-        if isinstance(table.get(path[-1]), dict):
-            raise SettingsError(f"{name}: {path[-1]!r} is a table already and cannot have a value as well")
-        table[path[-1]] = parse_value(value) if isinstance(value, str) else value
-        self._names[path] = name
+def _text_layer(name: LayerName, base: Path, values: Iterable[tuple[KeyPath, object, str]]) -> Layer:
+    """Make a layer of values that come one by one: where each belongs, what it is, and its variable or option."""
+    tables: dict[str, object] = {}
+    names: dict[KeyPath, str] = {}
+    raw: dict[KeyPath, str] = {}
+    for path, value, where in values:
+        names[path] = where
         if isinstance(value, str):
-            self._raw[path] = value
+            raw[path] = value
+        try:
+            put(tables, path, parse_value(value) if isinstance(value, str) else value)
+        except ValueError as error:
+            raise SettingsError(f"{where}: {error}") from None
+    return Layer(name, base, tables, names=names, raw=raw)
 
-    def done(self) -> Layer:
-        return Layer(self._name, self._base, self._tables, names=self._names, raw=self._raw)
+
+def put(table: dict[str, object], path: KeyPath, value: object) -> None:
+    """Set a value in nested tables, which are made where they are missing.
+
+    Raises:
+        ValueError: a value stands where a table is needed, or a table where the value belongs.
+    """
+    for part in path[:-1]:
+        inner = table.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise ValueError(f"{part!r} has a value already and cannot be a table as well")  # noqa: TRY004  # no type is wrong
+        table = inner
+    if isinstance(table.get(path[-1]), dict):
+        raise ValueError(f"{path[-1]!r} is a table already and cannot have a value as well")  # noqa: TRY004  # the same
+    table[path[-1]] = value
 
 
 def parse_key(key: str) -> KeyPath:
@@ -248,10 +258,3 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     words = sorted(known)
     close = get_close_matches(name, words, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(words) or 'none'}"
-
-
-def _variable_hint(top: str, parts: list[str], known: list[str]) -> str:
-    if top == "PLUGINS" and len(parts) == 1 and parts[0]:
-        variables = [f"GREENROOM_PLUGINS__{key.upper()}" for key in known]
-        return did_you_mean(f"GREENROOM_PLUGINS__{parts[0]}", variables)
-    return "write GREENROOM_PLUGINS__<PLUGIN>__<KEY> or GREENROOM_HOOKS__ORDER__<HOOK>"

@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from greenroom._settings.layers import did_you_mean
+from greenroom._settings.layers import did_you_mean, put
 from greenroom.errors import PluginError, SettingsError
 
 if TYPE_CHECKING:
@@ -103,18 +103,8 @@ def _validate(values: dict[str, object], section: PluginSection, model: type[Mod
         if not texts:
             raise
         for path in texts:
-            _put(values, path, section.raw[path])
+            put(values, path, section.raw[path])
         return model.model_validate(values)
-
-
-def _put(values: dict[str, object], path: KeyPath, text: str) -> None:
-    table = values
-    for part in path[:-1]:
-        inner = table[part]
-        if not isinstance(inner, dict):
-            return
-        table = inner
-    table[path[-1]] = text
 
 
 def _unknown_keys(section: PluginSection, model: type[BaseModel]) -> list[str]:

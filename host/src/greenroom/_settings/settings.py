@@ -10,37 +10,33 @@ import copy
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from greenroom._settings.layers import (
-    DEFAULT,
     KeyPath,
     Layer,
     Origin,
     environment_layer,
     override_layer,
+    put,
     read_file,
     variable_part,
 )
 from greenroom._settings.model import PluginSection
 from greenroom._settings.rules import (
-    DEFAULT_IMPORT_TIMEOUT,
-    DEFAULT_TIMEOUT_CAP,
     HOST_KEYS,
+    IMPORT_TIMEOUT,
     INVARIANT_KEYS,
     SECTION_KEYS,
     YES,
+    HostKey,
     check_shape,
-    checked,
-    fold,
-    number,
-    strings,
-    table_at,
+    folded,
 )
 from greenroom.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 RESERVED_NAMES = frozenset(HOST_KEYS)
 NO_PLUGINS_OPTION = "--no-plugins"
@@ -88,17 +84,8 @@ class HostPluginSettings:
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
     strict: bool = False
-    import_timeout: float = DEFAULT_IMPORT_TIMEOUT
+    import_timeout: float = IMPORT_TIMEOUT
     disable_all: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Effective:
-    """A value as it counts, for listings: its dotted key, and where it came from."""
-
-    key: KeyPath
-    value: object
-    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +101,7 @@ class Settings:
 
     plugins: HostPluginSettings
     hook_order: Mapping[str, tuple[str, ...]]
-    invariants: Mapping[str, object]
+    invariants: Mapping[str, Any]  # each key has a type of its own
     layers: tuple[Layer, ...]
 
     @property
@@ -136,30 +123,36 @@ class Settings:
         Raises:
             SettingsError: the files have tables under both names, or one of the host's keys has a wrong value.
         """
-        self._refuse_two_names(plugin, short)
-        values: dict[str, object] = {}
+        tables = [
+            (layer, name, table) for layer in self.layers for name, table in layer.sections(plugin, short).items()
+        ]
+        _refuse_two_names(plugin, {name: layer for layer, name, _table in tables if layer.file})
+        written = [name for layer, name, _table in tables if layer.name != "environment"]
+        own = {
+            key: folded(rule, [(layer, ("plugins", name, key)) for layer, name, _table in tables])
+            for key, rule in SECTION_KEYS.items()
+        }
         origins: dict[KeyPath, Origin] = {}
-        raw: dict[KeyPath, tuple[str, str]] = {}
-        own: dict[str, object] = {"guard": False, "required": False, "timeout_cap": DEFAULT_TIMEOUT_CAP}
-        for layer in self.layers:
-            for name, table in layer.sections(plugin, short).items():
-                prefix = ("plugins", name)
-                for key in SECTION_KEYS.keys() & table.keys():
-                    value = checked(layer, (*prefix, key), SECTION_KEYS[key][0])
-                    own[key] = fold(own[key], value, SECTION_KEYS[key][1], layer)
-                    origins[key,] = layer.origin((*prefix, key))
-                rest = {key: value for key, value in table.items() if key not in SECTION_KEYS}
-                _merge(values, rest, layer, prefix, origins)
-                raw |= {path[2:]: (layer.name, text) for path, text in layer.raw.items() if path[:2] == prefix}
+        found: dict[KeyPath, object] = {}
+        raw: dict[KeyPath, str | None] = {}
+        for layer, name, table in tables:
+            for path, value in _leaves(table):
+                # Tables are merged, everything else is replaced.
+                for known in [k for k in origins if k[: len(path)] == path or path[: len(k)] == k]:
+                    del origins[known], found[known]
+                here = ("plugins", name, *path)
+                origins[path], found[path], raw[path] = layer.origin(here), value, layer.raw.get(here)
+        values: dict[str, object] = {}
+        for path, value in found.items():
+            if path[0] not in SECTION_KEYS:
+                put(values, path, copy.deepcopy(value))
         return PluginSection(
             plugin=plugin,
-            table=self._table_name(plugin, short),
+            table=_header(written[-1] if written else short),
             values=values,
-            guard=own["guard"] is True,
-            required=own["required"] is True,
-            timeout_cap=number(own["timeout_cap"]),
             origins=origins,
-            raw={path: text for path, (name, text) in raw.items() if path in origins and origins[path].layer == name},
+            raw={path: text for path in origins if (text := raw[path]) is not None},
+            **own,
         )
 
     def unclaimed(self, plugins: Iterable[tuple[str, str]]) -> list[tuple[str, Origin]]:
@@ -170,59 +163,10 @@ class Settings:
         found = []
         for layer in self.layers:
             taken = variables if layer.name == "environment" else names
-            for name, value in table_at(layer, "plugins").items():
+            for name, value in layer.table("plugins").items():
                 if isinstance(value, dict) and name not in taken:
                     found.append((name, layer.origin(("plugins", name))))
         return found
-
-    def effective(self) -> list[Effective]:
-        """Every value that counts, host keys first; plugins' tables under the names the layers use."""
-        rows = [Effective(("plugins", key), value, self._last(("plugins", key))) for key, value in self._host_values()]
-        for key, value in self.invariants.items():
-            rows.append(Effective(("invariants", key), value, self._last(("invariants", key))))
-        for hook, names in self.hook_order.items():
-            rows.append(Effective(("hooks", "order", hook), list(names), self._last(("hooks", "order", hook))))
-        written: dict[str, str] = {}
-        for layer in self.layers:
-            for name in (n for n, value in table_at(layer, "plugins").items() if isinstance(value, dict)):
-                written.setdefault(variable_part(name), name.lower() if layer.name == "environment" else name)
-        for name in sorted(written.values()):
-            section = self.plugin(name, name)
-            for path, origin in section.origins.items():
-                rows.append(Effective(("plugins", name, *path), _at(section, path), origin))
-        return rows
-
-    def _host_values(self) -> list[tuple[str, object]]:
-        p = self.plugins
-        allow = None if p.allow is None else list(p.allow)
-        load = [entry.text for entry in p.load]
-        return [
-            ("load", load),
-            ("allow", allow),
-            ("deny", list(p.deny)),
-            ("strict", p.strict),
-            ("import_timeout", p.import_timeout),
-        ]
-
-    def _last(self, path: KeyPath) -> Origin:
-        for layer in reversed(self.layers):
-            found: object = layer.tables
-            for part in path:
-                found = found.get(part) if isinstance(found, dict) else None
-            if found is not None:
-                return layer.origin(path)
-        return DEFAULT
-
-    def _refuse_two_names(self, plugin: str, short: str) -> None:
-        used = {name: layer for layer in self.layers if layer.file for name in layer.sections(plugin, short)}
-        if len(used) > 1:
-            places = [f"[{_header(name)}] ({layer.origin(('plugins', name))})" for name, layer in used.items()]
-            message = f"the plugin {plugin} has settings under two names: {' and '.join(places)}"
-            raise SettingsError(message, hint="keep one of them", plugin=plugin)
-
-    def _table_name(self, plugin: str, short: str) -> str:
-        names = [name for layer in self.layers if layer.name != "environment" for name in layer.sections(plugin, short)]
-        return _header(names[-1] if names else short)
 
 
 def load_settings(
@@ -254,34 +198,31 @@ def load_settings(
     layers += [environment_layer(environ, base, HOST_KEYS), override_layer(given, base)]
     for layer in layers:
         check_shape(layer)
-    host: dict[str, object] = {"allow": None, "deny": (), "strict": False, "import_timeout": DEFAULT_IMPORT_TIMEOUT}
+    host = {"allow": None, **_said(layers, ("plugins",), HOST_KEYS)}
     load: dict[Path | str, LoadEntry] = {}  # the first who asked for it counts
-    order: dict[str, tuple[str, ...]] = {}
-    invariants: dict[str, object] = {}
     for layer in layers:
-        for key in HOST_KEYS.keys() & table_at(layer, "plugins").keys():
-            value = checked(layer, ("plugins", key), HOST_KEYS[key][0])
-            if key == "load":
-                for entry in _entries(layer, value):
-                    load.setdefault(entry.path or entry.text, entry)
-            else:
-                host[key] = fold(host[key], value, HOST_KEYS[key][1], layer)
-        for key in table_at(layer, "invariants"):
-            value = checked(layer, ("invariants", key), INVARIANT_KEYS[key][0])
-            invariants[key] = fold(invariants.get(key), value, INVARIANT_KEYS[key][1], layer)
-        for hook in table_at(layer, "hooks", "order"):
-            order[hook] = strings(checked(layer, ("hooks", "order", hook), "strings"))
+        listed = layer.at("plugins", "load")
+        for text in listed if isinstance(listed, list) else ():
+            entry = LoadEntry(text, layer.base, layer.name == "project", layer.origin(("plugins", "load")))
+            load.setdefault(entry.path or text, entry)
     switches = (environ.get("GREENROOM_NO_PLUGINS", ""), str((overrides or {}).get(NO_PLUGINS_OPTION, "")))
     denied = [_no_plugins(text) for text in switches]
-    plugins = HostPluginSettings(
-        load=tuple(load.values()),
-        allow=None if host["allow"] is None else strings(host["allow"]),
-        deny=tuple(dict.fromkeys([*strings(host["deny"]), *(name for names in denied for name in names or ())])),
-        strict=host["strict"] is True or YES.get(environ.get("GREENROOM_STRICT_PLUGINS", "").lower(), False),
-        import_timeout=number(host["import_timeout"]),
-        disable_all=None in denied,
+    host["load"] = tuple(load.values())
+    host["deny"] = tuple(dict.fromkeys([*host["deny"], *(name for names in denied for name in names or ())]))
+    host["strict"] = host["strict"] or YES.get(environ.get("GREENROOM_STRICT_PLUGINS", "").lower(), False)
+    hooks = {name: HostKey("strings", "replace") for layer in layers for name in layer.table("hooks", "order")}
+    return Settings(
+        plugins=HostPluginSettings(**host, disable_all=None in denied),
+        hook_order=_said(layers, ("hooks", "order"), hooks),
+        invariants=_said(layers, ("invariants",), INVARIANT_KEYS),
+        layers=tuple(layers),
     )
-    return Settings(plugins, order, invariants, tuple(layers))
+
+
+def _said(layers: Sequence[Layer], table: KeyPath, keys: Mapping[str, HostKey]) -> dict[str, Any]:
+    """What counts of a table's keys, without those that no layer has."""
+    values = {key: folded(rule, [(layer, (*table, key)) for layer in layers]) for key, rule in keys.items()}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _no_plugins(text: str) -> tuple[str, ...] | None:
@@ -292,42 +233,20 @@ def _no_plugins(text: str) -> tuple[str, ...] | None:
     return () if word in YES else tuple(name for part in text.split(",") if (name := part.strip()))
 
 
-def _entries(layer: Layer, value: object) -> list[LoadEntry]:
-    origin = layer.origin(("plugins", "load"))
-    return [LoadEntry(text, layer.base, layer.name == "project", origin) for text in strings(value)]
-
-
-def _merge(
-    into: dict[str, object],
-    table: Mapping[str, object],
-    layer: Layer,
-    prefix: KeyPath,
-    origins: dict[KeyPath, Origin],
-    path: KeyPath = (),
-) -> None:
-    """Lay a table over another: tables are merged, everything else is replaced."""
+def _leaves(table: Mapping[str, object], path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
+    """Yield what is no table, or an empty one, with its path."""
     for key, value in table.items():
-        here = (*path, key)
         if isinstance(value, dict) and value:
-            inner = into.get(key)
-            if not isinstance(inner, dict):
-                inner = into[key] = {}
-                origins.pop(here, None)
-            _merge(inner, value, layer, prefix, origins, here)
-            continue
-        for known in [known for known in origins if known[: len(here)] == here]:
-            del origins[known]
-        into[key] = copy.deepcopy(value)
-        origins[here] = layer.origin(prefix + here)
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
 
 
-def _at(section: PluginSection, path: KeyPath) -> object:
-    if path[0] in SECTION_KEYS:
-        return getattr(section, path[0])
-    found: object = section.values
-    for part in path:
-        found = found[part] if isinstance(found, dict) else None
-    return found
+def _refuse_two_names(plugin: str, used: Mapping[str, Layer]) -> None:
+    if len(used) > 1:
+        places = [f"[{_header(name)}] ({layer.origin(('plugins', name))})" for name, layer in used.items()]
+        message = f"the plugin {plugin} has settings under two names: {' and '.join(places)}"
+        raise SettingsError(message, hint="keep one of them", plugin=plugin)
 
 
 def _header(name: str) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from greenroom._feed import Call
 from greenroom._loading import Registrar
-from greenroom._settings.rules import strings
 from greenroom.errors import PluginError
 from greenroom.sessions import (
     EndReason,
@@ -56,7 +55,7 @@ class SessionWiring:
         clock: Callable[[], float],
     ) -> None:
         self.vocabulary: Final = Vocabulary()
-        self.checks: Final = Invariants(_selection(settings))
+        self.checks: Final = Invariants(InvariantSettings(**settings.invariants))
         self.store: SessionStore = MemoryStore()
         self._store_owner: str | None = None
         self._hooks = hooks
@@ -142,12 +141,3 @@ class _Log:
 
 def _owner(scope: Scope) -> str:
     return scope.plugin or "host"
-
-
-def _selection(settings: Settings) -> InvariantSettings:
-    table = settings.invariants
-    return InvariantSettings(
-        enabled=table.get("enabled") is not False,
-        allow=strings(table.get("allow")),
-        block=strings(table.get("block")),
-    )

@@ -96,13 +96,15 @@ def _data_directory(state: CliState) -> Iterator[Finding]:
 
 
 def _settings(state: CliState) -> Iterator[Finding]:
+    from greenroom.cli._effective import effective
+
     settings = state.settings()
     for layer in settings.layers:
         if layer.file is not None:
             yield Finding("settings", "ok", f"{layer.file} ({layer.name})")
     if not any(layer.file for layer in settings.layers):
         yield Finding("settings", "ok", f"no file; yours would be {state.user_file}")
-    settings.effective()  # checks the host's keys in the tables of plugins, too
+    effective(settings)  # checks the host's keys in the tables of plugins, too
 
 
 def _trust(state: CliState) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ import click
 
 from greenroom._diagnostics import HIDDEN, SECRET_NAME
 from greenroom._settings.rules import HOST_KEYS, SECTION_KEYS
+from greenroom.cli._effective import effective
 from greenroom.cli._output import emit_json, table
 from greenroom.cli._state import CliState
 from greenroom.errors import PluginError
@@ -39,7 +40,7 @@ def settings() -> None:
 @click.pass_obj
 def show(state: CliState, *, as_json: bool) -> None:
     """Show every value with the file and line, variable or option it comes from."""
-    rows = [(_dotted(row.key), _shown(row.key, row.value), row.origin) for row in state.settings().effective()]
+    rows = [(_dotted(row.key), _shown(row.key, row.value), row.origin) for row in effective(state.settings())]
     if as_json:
         emit_json([{"key": key, "value": value, "origin": origin} for key, value, origin in rows])
     else:
@@ -78,7 +79,7 @@ def _plugin_schema(state: CliState, name: str) -> dict[str, object]:
     result: dict[str, object] = model.model_json_schema() if model is not None else own
     properties = result.setdefault("properties", {})
     if isinstance(properties, dict):
-        properties.update({key: _SCHEMAS[kind] for key, (kind, _) in SECTION_KEYS.items()})
+        properties.update({key: _SCHEMAS[kind] for key, (kind, *_) in SECTION_KEYS.items()})
     return result
 
 
@@ -97,11 +98,11 @@ def _candidate(state: CliState, found: Settings, name: str) -> Candidate:
 
 
 def _own_schema() -> dict[str, object]:
-    section = {"type": "object", "properties": {key: _SCHEMAS[kind] for key, (kind, _) in SECTION_KEYS.items()}}
+    section = {"type": "object", "properties": {key: _SCHEMAS[kind] for key, (kind, *_) in SECTION_KEYS.items()}}
     order = {"type": "object", "additionalProperties": _SCHEMAS["strings"]}
     plugins = {
         "type": "object",
-        "properties": {key: _SCHEMAS[kind] for key, (kind, _) in HOST_KEYS.items()},
+        "properties": {key: _SCHEMAS[kind] for key, (kind, *_) in HOST_KEYS.items()},
         "additionalProperties": section,
     }
     hooks = {"type": "object", "properties": {"order": order}, "additionalProperties": False}
