@@ -88,6 +88,16 @@ def test_pieces_without_a_final_one_do_not_leak_into_the_next_step(session, scri
     assert said(session.derive_messages()) == [("assistant", "new")]
 
 
+def test_pieces_that_a_rewind_cut_off_do_not_leak_into_what_follows(session, script):
+    script.turn()
+    script.step()
+    script.piece("lost ", "a")
+    assert session.derive_messages() == []
+    session.recast("rewind", 2)
+    script.say("new", "a")
+    assert said(session.derive_messages()) == [("assistant", "new")] == said(derive_messages(session.tail))
+
+
 @pytest.mark.behaviour("D-074", "D-121")
 def test_boundaries_and_empty_answers_project_to_nothing(session, script):
     script.turn()

@@ -106,6 +106,7 @@ class Sessions(RuleBasedStateMachine):
 
     # life
 
+    @precondition(lambda self: len(self.live) < 2)
     @rule(host=HOSTS)
     def create(self, host: int) -> None:
         name = self.name()
@@ -176,6 +177,8 @@ class Sessions(RuleBasedStateMachine):
         expected = [closer.type for closer in closers(unfinished, before.state)]
         assert added == (["session/recast"] if crashed else []) + expected
         assert session.state.open_turn is None
+        assert session.validators[0].judge(events) == []
+        session.validators[0].replay(events)
         assert (session.epoch == before.state.epoch) is not crashed
         entered = registry.enter(prepared)
         entered.announce()
@@ -202,7 +205,7 @@ class Sessions(RuleBasedStateMachine):
     async def take(store: MemoryStore, name: str):
         return await store.acquire(name, force=True)
 
-    @precondition(lambda self: self.live)
+    @precondition(lambda self: self.live and len(self.live) < 4)
     @rule(number=PICK, boundary=st.none() | st.integers(0, 200))
     def fork(self, number: int, boundary: int | None) -> None:
         (host, name), entered = self.pick(number)
@@ -231,7 +234,7 @@ class Sessions(RuleBasedStateMachine):
         self.known.append(child)
         self.durable[child] = []
 
-    @precondition(lambda self: self.live)
+    @precondition(lambda self: self.live and len(self.live) < 4)
     @rule(host=HOSTS, number=PICK)
     def seed(self, host: int, number: int) -> None:
         """An import: the same events under another id."""
@@ -240,11 +243,10 @@ class Sessions(RuleBasedStateMachine):
         if entered.session.state.open_turn is not None:
             return
         registry, name = self.hosts[host], self.name()
+        header = registry.new_header(name, origin="import", seed_length=len(events))
 
         async def make():
-            return await registry.create(
-                registry.new_header(name, origin="import", seed_length=len(events)), seed=events
-            )
+            return await registry.create(header, seed=events)
 
         made = anyio.run(make)
         assert made.session.derive_messages() == derive_messages(events)
@@ -267,6 +269,9 @@ class Sessions(RuleBasedStateMachine):
 
     @precondition(lambda self: self.live)
     @rule(number=PICK, kind=st.sampled_from(["completed", "max_tokens"]))
+    def close_turn(self, number: int, kind: str) -> None:
+        self.end(number, kind)
+
     def end(self, number: int, kind: str) -> None:
         session = self.pick(number)[1].session
         state = session.state
@@ -326,8 +331,9 @@ class Sessions(RuleBasedStateMachine):
     @rule(number=PICK, first=PICK, last=PICK)
     def compact(self, number: int, first: int, last: int) -> None:
         session = self.pick(number)[1].session
-        if session.state.open_turn is None or not session.surface:
+        if session.state.open_turn is None:
             return
+        session.append("user/message", UserMessage(self.message()), surface="append")
         low, high = sorted((first % len(session.surface), last % len(session.surface)))
         ends = Replace((session.surface[low], session.surface[high]))
         session.append("context/message", ContextMessage(self.message(PluginSource("c"))), surface=ends)
@@ -336,9 +342,9 @@ class Sessions(RuleBasedStateMachine):
     @rule(number=PICK, where=PICK)
     def rewind(self, number: int, where: int) -> None:
         session = self.pick(number)[1].session
-        if session.state.open_turn is None and len(session):
-            session.recast("rewind", where % (len(session) + 1))
-            anyio.run(session.load_history)
+        self.end(number, "completed")
+        session.recast("rewind", where % (len(session) + 1))
+        anyio.run(session.load_history)
 
     @precondition(lambda self: self.live)
     @rule(number=PICK)
