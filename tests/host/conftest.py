@@ -188,6 +188,12 @@ class Rig:
         return [(o.hook, o.plugin, o.value, o.error) for o in self.hooks.engine.trace]
 
 
+@pytest.fixture(scope="session")
+def make_rig() -> type[Rig]:
+    """Make hooks of every kind, for a test that needs them more than once."""
+    return Rig
+
+
 @pytest.fixture
 def rig() -> Rig:
     """Give hooks of every kind that nobody implements yet."""
