@@ -67,7 +67,7 @@ class Rig:
         """Wait for something that the log or the provider shows; two seconds at most."""
         with anyio.fail_after(2):
             while not condition():
-                await anyio.lowlevel.checkpoint()
+                await anyio.sleep(0.001)
 
     async def settle(self) -> None:
         """Let every task run until it waits."""

@@ -155,7 +155,7 @@ class Agent:
             AgentClosed: the agent is not published, or is being closed.
         """
         driver = self._live()
-        if not replace and (driver.status == "running" or self.inbox.next_turn):
+        if not replace and (driver.busy or self.inbox.next_turn):
             raise AgentBusy(f"agent {self.id} is busy", hint="followup() queues, replace=True ends what runs")
         message = message_of(prompt)
         reader = TurnStream(self, message, cancel_on_leave=cancel_on_leave)

@@ -163,6 +163,10 @@ class Driver(Protocol):
     def status(self) -> Literal["idle", "running"]: ...
 
     @property
+    def busy(self) -> bool:
+        """Whether a turn is open; between two turns it may be running and not busy."""
+
+    @property
     def state(self) -> AgentState:
         """What clients are shown."""
 

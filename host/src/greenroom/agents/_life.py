@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from greenroom._effect import Effect
+    from greenroom._scope import Scope
     from greenroom.agents._agent import Agent
 
 
@@ -69,11 +70,16 @@ class Life:
         self._teardown = teardown
         self._why: CreationAborted | None = None
         self._started = False
-        self._effects: list[Effect] = []
+        self._effect: Effect | None = None
 
-    def hold(self, effect: Effect) -> None:
-        """Remember an undo of somebody's scope that closes this life, to retire it when it is over."""
-        self._effects.append(effect)
+    def belong_to(self, owner: Scope, home: Scope) -> None:
+        """End with the owner's scope and with the factory's, whichever ends first; replaces earlier owners."""
+        effect = owner.undo(self.close, label=f"life of agent {self.session_id}", grace=None)
+        if home is not owner:
+            effect.also(home)
+        if self._effect is not None:
+            self._effect.forget()
+        self._effect = effect
 
     @property
     def ending(self) -> bool:
@@ -99,9 +105,8 @@ class Life:
 
     def over(self) -> None:
         """Nothing is left: retire the undos and wake who waits."""
-        for effect in self._effects:
-            effect.forget()
-        self._effects.clear()
+        if self._effect is not None:
+            self._effect.forget()
         self.gone.set()
 
     async def close(self, why: str = "its owner is going") -> None:

@@ -93,13 +93,10 @@ class Pipeline:
         life = self.lives[plan.session_id] = Life(plan.session_id, self._tasks, self._teardown)
         made: Made | None = None
         try:
-            effect = plan.owner.undo(life.close, label=f"life of agent {plan.session_id}", grace=None)
-            life.hold(effect)
-            if home is not plan.owner:
-                effect.also(home)
+            life.belong_to(plan.owner, home)
             with life.making, _listening(plan.cancel, life):
                 life.check()
-                made = await self._publish(life, plan, factory)
+                made = await self._publish(life, plan, factory, home)
             life.check()
         finally:
             if made is None:
@@ -108,9 +105,10 @@ class Pipeline:
         assert made is not None  # noqa: S101  # a making that was given up has raised above
         return made.agent, life
 
-    async def _publish(self, life: Life, plan: Plan, factory: AgentFactory) -> Made:
+    async def _publish(self, life: Life, plan: Plan, factory: AgentFactory, home: Scope) -> Made:
         prepared = await plan.prepare()
         made = Made(plan, prepared, self._agent(plan, prepared))
+        life.belong_to(plan.owner, home)  # again: the owner must end the life before it closes the agent's scope
         try:
             life.check()
             await self._driver(made, factory)

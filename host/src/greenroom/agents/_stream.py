@@ -145,7 +145,7 @@ class TurnStream:
         if self._foreign and event.type != "turn/end":
             return
         self._ready.append(event)
-        if event.type == "assistant/message" and isinstance(event.data.text, str):
+        if event.type == "assistant/message" and event.data.text and isinstance(event.data.text, str):
             self._texts.append((event.data.message_id, event.data.text))
         elif event.type.startswith("tool/"):
             self._texts.clear()

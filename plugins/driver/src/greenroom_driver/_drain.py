@@ -96,6 +96,8 @@ class Drain:
             self._begin()
         elif activity.kind == "maintenance" or activity.cause is not None:
             activity.latch = True
+        elif activity.turn is not None and activity.turn.ended.is_set():
+            activity.latch = True  # that turn may park what waits for it; this came later
         else:
             run = self._driver.runs.active
             if run is not None and run.kind == "autonomous" and not run.announced:

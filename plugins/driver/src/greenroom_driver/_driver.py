@@ -28,16 +28,18 @@ from greenroom.agents import (
 )
 from greenroom.errors import GreenroomError
 from greenroom.providers import (
+    Capability,
     Mode,
     PermissionRequest,
     PermissionRequested,
     PermissionResolved,
     PermissionResponse,
     TurnCanceled,
+    TurnCompleted,
     TurnFailed,
 )
 from greenroom.sessions import EventRefused, Message, Session
-from greenroom.sessions.vocabulary import SystemSource, Target, Text
+from greenroom.sessions.vocabulary import ProviderSessionId, Reason, SystemSource, Target, Text
 
 from ._connection import Connection
 from ._control import Control
@@ -104,6 +106,12 @@ class AgentDriver:
     def status(self) -> Literal["idle", "running"]:
         """See `Agent.status`."""
         return "running" if self.drain.running else "idle"
+
+    @property
+    def busy(self) -> bool:
+        """See `Driver.busy`."""
+        turn = self.activity.turn if self.activity is not None else None
+        return self.runs.active is not None or (turn is not None and not turn.ended.is_set())
 
     @property
     def state(self) -> AgentState:
@@ -296,7 +304,11 @@ class AgentDriver:
         """A run is over: close its turn."""
         activity, turn = self.activity, self.turn_of(run)
         cause = activity.cause if activity is not None else None
-        reason = turn.reason if turn is not None and turn.reason is not None else reason_of(terminal, cause)
+        decided = turn.reason if turn is not None else None
+        completed = turn is not None and turn.command is None and isinstance(terminal, TurnCompleted)
+        if completed and decided is None and not self._remembered():
+            decided = Reason("error", message="the turn left no native session to resume", code="no_native_session")
+        reason = decided or reason_of(terminal, cause)
         try:
             self.control.enter_late_context()
             self.writer.end_turn(reason, terminal.usage)
@@ -315,6 +327,16 @@ class AgentDriver:
             turn.call.cancel()
         else:
             self.pump.later(lambda: self.drain.foreign_over(activity))
+
+    def _remembered(self) -> bool:
+        """Whether the conversation can be found again, if this provider keeps conversations at all."""
+        if not self.connection.can(Capability.RESUME) or self.session.state.native_id is not None:
+            return True
+        live = self.connection.live
+        handle = live.handle if live is not None else None
+        if handle is not None:
+            self.session.append("provider/session", ProviderSessionId(handle.native_id))
+        return handle is not None
 
     def lost(self, link: Link, message: str, code: str, diagnostic: str | None) -> None:
         """A provider session has ended by itself."""

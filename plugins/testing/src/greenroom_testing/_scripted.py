@@ -98,6 +98,8 @@ class ScriptedSession(ProviderSession):
     async def start_turn(self, request: TurnRequest) -> str:
         """See `ProviderSession.start_turn`; what happens is the provider's `starting`."""
         self.requests.append(request)
+        if self._native is None and self.provider.reveals:
+            self.reveal()
         self.turns.append(f"turn-{len(self.provider.all_requests) + 1}")
         self.provider.all_requests.append(request)
         mine = self.turns[-1]
@@ -180,6 +182,7 @@ class ScriptedProvider(Provider):
         starting, interrupting, steering, responding, opening, closing: async functions, the session first.
         sessions: all that were opened, `session` the last one.
         reply: what a turn says.
+        reveals: whether a session tells its native id when its first turn begins.
         info, offered_modes, past, commands, works: what the session reports.
     """
 
@@ -195,6 +198,7 @@ class ScriptedProvider(Provider):
         self.steps: Final = steps
         self.capabilities = capabilities
         self.reply = reply
+        self.reveals = True
         self.sessions: list[ScriptedSession] = []
         self.opened: list[OpenRequest] = []
         self.all_requests: list[TurnRequest] = []
@@ -263,8 +267,6 @@ async def answer(session: ScriptedSession, request: TurnRequest) -> str | None:
         session.link.spawn(lambda: _step_on(session, turn), name="scripted steps")
         return None
     prompt = request.messages[-1]
-    if session.handle is None:
-        session.reveal()
     session.emit(UserEcho(text="", provider_message_id=f"p-{prompt.id}", client_message_id=prompt.id, turn_id=turn))
     session.say(session.provider.reply, turn=turn)
     session.end(turn=turn)
@@ -273,9 +275,7 @@ async def answer(session: ScriptedSession, request: TurnRequest) -> str | None:
 
 async def accept(session: ScriptedSession, request: TurnRequest) -> str | None:
     """A `starting` that accepts and says nothing; the test goes on."""
-    del request
-    if session.handle is None:
-        session.reveal()
+    del session, request
     return None
 
 
