@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from greenroom._foreign import error_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -126,6 +128,19 @@ class Diagnostics:
             plugin_logger(plugin).warning("%s: %s", code, item.text)
         except Exception:  # noqa: BLE001 a handler or filter that somebody installed failed; recording must not
             self._unwritten += 1
+
+    def failed(
+        self,
+        code: str,
+        error: BaseException,
+        *,
+        plugin: str | None = None,
+        generation: int | None = None,
+        session: str | None = None,
+    ) -> None:
+        """Record an error with its notes. Never raises."""
+        notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+        self.record(code, error_text(error) + notes, plugin=plugin, generation=generation, session=session)
 
     def _now(self) -> str:
         moment = datetime.fromtimestamp(self._clock(), UTC)

@@ -17,10 +17,8 @@ from anyio.abc import TaskGroup
 from greenroom import _loading as loading
 from greenroom._diagnostics import Diagnostics, secret_values
 from greenroom._effect import Effect, EffectTree
-from greenroom._finding.discovery import Candidate, discover
-from greenroom._finding.metadata import refresh_metadata
-from greenroom._finding.selection import select
-from greenroom._foreign import safe_text
+from greenroom._finding.discovery import at_path, discover, given
+from greenroom._finding.selection import choose, installed_one
 from greenroom._hooks import Hooks
 from greenroom._impl import Impl
 from greenroom._lifecycle import PluginState
@@ -29,11 +27,11 @@ from greenroom._records import PluginRecord, write_records
 from greenroom._scope import Scope
 from greenroom._services import Services
 from greenroom._settings import Settings, load_settings
-from greenroom._trust import Trust
+from greenroom._trust import check_project
 from greenroom._wiring.agents import AgentWiring
 from greenroom._wiring.sessions import SessionWiring
 from greenroom.agents import Agents
-from greenroom.errors import PluginError, TrustError
+from greenroom.errors import PluginError
 from greenroom.providers import ProviderSpec
 from greenroom.sessions import SessionRegistry
 
@@ -48,7 +46,7 @@ class _Ground:
     host: Host
 
     def report(self, code: str, error: BaseException, scope: Scope) -> None:
-        self.host.diagnostics.record(code, _text(error), plugin=scope.plugin, generation=scope.generation)
+        self.host.diagnostics.failed(code, error, plugin=scope.plugin, generation=scope.generation)
 
     def provide(self, scope: Scope, protocol: type[object], service: object) -> Effect:
         return self.host.services.provide(scope, protocol, service)
@@ -184,11 +182,11 @@ class Host:
                 plugin that fails to load does not raise: its record says so.
         """
         if isinstance(plugin, str):
-            entry = self._plugins.add(self._installed(plugin))
+            entry = self._plugins.add(installed_one(plugin, self.settings.plugins))
         elif isinstance(plugin, Path):
-            entry = self._plugins.add(discover([_File(plugin)], path=[])[0])
+            entry = self._plugins.add(at_path(plugin))
         else:
-            entry = self._plugins.add(_given(name or _name_of(plugin)), given=plugin)
+            entry = self._plugins.add(given(name or _name_of(plugin)), given=plugin)
         await self._plugins.load([entry])
         await self.sessions.revalidate()
         return entry.record
@@ -217,11 +215,11 @@ class Host:
         return self.scope.effects()
 
     async def _load_all(self) -> None:
-        self._check_trust()
+        check_project(self.settings, self._data_directory, self._clock)
         self.hooks.configure(self.settings.hook_order)
         if self._discovery:
             self._find()
-        entries = [self._plugins.add(_given(name), given=plugin) for name, plugin in self._given.items()]
+        entries = [self._plugins.add(given(name), given=plugin) for name, plugin in self._given.items()]
         waiting = [self._plugins.get(r.id) for r in self._plugins.records() if r.state is PluginState.DISCOVERED]
         await self._plugins.load([*(plugin for plugin in waiting if plugin not in entries), *entries])
         self._refuse_to_start_without(self._guard_missing())
@@ -232,42 +230,12 @@ class Host:
 
     def _find(self) -> None:
         """Put everything that is installed or named by the settings into the table."""
-        host = self.settings.plugins
-        selection = select(
-            discover(host.load),
-            allow=host.allow,
-            deny=host.deny,
-            no_plugins=host.disable_all,
-        )
+        selection = choose(discover(self.settings.plugins.load), self.settings.plugins)
         self.warnings += selection.warnings
         for candidate in selection.chosen:
             self._plugins.add(candidate)
         for candidate, reason in selection.blocked:
             self._plugins.block(candidate, reason)
-
-    def _installed(self, name: str) -> Candidate:
-        refresh_metadata()
-        host = self.settings.plugins
-        selection = select(discover(host.load), allow=host.allow, deny=host.deny)
-        for candidate, reason in selection.blocked:
-            if name in {candidate.id, candidate.name}:
-                raise PluginError(
-                    f"{candidate.id} may not load: {reason}", hint="change [plugins]", plugin=candidate.id
-                )
-        found = [c for c in selection.chosen if c.id == name] or [c for c in selection.chosen if c.name == name]
-        if len(found) == 1:
-            return found[0]
-        known = ", ".join(c.id for c in (found or selection.chosen)) or "none"
-        raise PluginError(f"there is no one plugin {name!r} to load", hint=f"installed: {known}")
-
-    def _check_trust(self) -> None:
-        """Refuse the files of a project whose content the user has not trusted."""
-        file = self.settings.project_file
-        if file is None or not self.settings.project_needs_trust:
-            return
-        if self._data_directory is None:
-            raise TrustError(f"{file} may not be used by a host without a data directory, which holds what is trusted")
-        Trust(self._data_directory, clock=self._clock).check(file, self.settings.plugins.load)
 
     def _guard_missing(self) -> list[str]:
         """Deny for guards that are not installed; return what is required and not installed."""
@@ -305,38 +273,16 @@ class Host:
         try:
             write_records(self._data_directory, self.plugins(), self._clock)
         except OSError as error:
-            self.diagnostics.record("records_not_written", _text(error))
+            self.diagnostics.failed("records_not_written", error)
 
     def _hook_failed(self, impl: Impl, error: BaseException) -> None:
-        self.diagnostics.record("hook_failed", _text(error), plugin=impl.plugin, generation=impl.generation)
+        self.diagnostics.failed("hook_failed", error, plugin=impl.plugin, generation=impl.generation)
 
     def _hook_blocks(self, impl: Impl, seconds: float, stack: str) -> None:
         text = f"hook {impl.spec.name} of {impl} has blocked the event loop for {seconds:.1f} s\n{stack}"
         self.diagnostics.record("hook_blocks", text, plugin=impl.plugin, generation=impl.generation)
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A file or folder that somebody loads by hand, as an entry of `[plugins] load`."""
-
-    path: Path
-    from_project: bool = False
-
-    @property
-    def text(self) -> str:
-        return str(self.path)
-
-
-def _given(name: str) -> Candidate:
-    return Candidate(id=f"local:{name}", name=name, origin="module", target=name)
-
-
 def _name_of(plugin: object) -> str:
     name = getattr(plugin, "__name__", None) or type(plugin).__name__
     return str(name).rpartition(".")[2]
-
-
-def _text(error: BaseException) -> str:
-    """Return an error with its notes, for a diagnostic."""
-    notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
-    return f"{type(error).__name__}: {safe_text(error)}{notes}"

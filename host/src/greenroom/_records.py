@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -82,37 +82,8 @@ class PluginRecord:
 
     def to_json(self) -> dict[str, object]:
         """Return the record as plain data."""
-        return {
-            "id": self.id,
-            "name": self.name,
-            "distribution": self.distribution,
-            "version": self.version,
-            "origin": self.origin,
-            "target": self.target,
-            "state": str(self.state),
-            "phase": str(self.phase),
-            "error": self.error,
-            "hint": self.hint,
-            "generation": self.generation,
-            "stale": self.stale,
-            "required": self.required,
-            "guard": self.guard,
-            "load_seconds": self.load_seconds,
-            "effects": self.effects,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class LastOutcome:
-    """What the last host of a data directory wrote.
-
-    Attributes:
-        time: when, in UTC.
-        plugins: by id, what `PluginRecord.to_json` gave; keys may be missing or unknown.
-    """
-
-    time: datetime
-    plugins: Mapping[str, Mapping[str, object]]
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "machine"}
+        return {**plain, "state": str(self.state), "phase": str(self.phase)}
 
 
 def write_records(data_dir: Path, records: Iterable[PluginRecord], clock: Callable[[], float]) -> None:
@@ -133,17 +104,3 @@ def write_records(data_dir: Path, records: Iterable[PluginRecord], clock: Callab
         "plugins": [record.to_json() for record in records],
     }
     write_atomically(data_dir / FILE, json.dumps(content, indent=1).encode())
-
-
-def read_records(data_dir: Path) -> LastOutcome | None:
-    """Return what the last host wrote, or None if there is nothing that can be read.
-
-    A missing, torn or foreign file is nothing; of a newer one, what is known is taken.
-    """
-    try:
-        content = json.loads((data_dir / FILE).read_bytes())
-        time = datetime.fromisoformat(content["time"])
-        plugins = {p["id"]: p for p in content["plugins"] if isinstance(p, dict) and isinstance(p.get("id"), str)}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return LastOutcome(time if time.tzinfo else time.replace(tzinfo=UTC), plugins)

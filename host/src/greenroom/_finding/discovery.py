@@ -11,10 +11,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 from greenroom._finding.metadata import GROUP, Installed, declared_entry_points, installed, normalize
 from greenroom._settings.rules import HOST_KEYS
+
+if TYPE_CHECKING:
+    from greenroom._settings import LoadEntry
 
 Origin = Literal["entry-point", "module", "file", "folder"]
 
@@ -60,23 +63,7 @@ class Candidate:
         return self.shadowed_by is not None
 
 
-class Entry(Protocol):
-    """What an entry of `[plugins] load` says; `LoadEntry` of the settings is one."""
-
-    @property
-    def text(self) -> str:
-        """As written."""
-
-    @property
-    def path(self) -> Path | None:
-        """The absolute file or folder, or None for a module."""
-
-    @property
-    def from_project(self) -> bool:
-        """Whether a settings file of the project says so."""
-
-
-def discover(load: Iterable[Entry] = (), *, path: list[str] | None = None) -> list[Candidate]:
+def discover(load: Iterable[LoadEntry] = (), *, path: list[str] | None = None) -> list[Candidate]:
     """List the installed plugins and those that the settings name.
 
     Args:
@@ -183,26 +170,32 @@ def _check(candidate: Candidate, *, repeated: bool = False) -> Candidate:
     return replace(candidate, problem=problem, hint=hint)
 
 
-def _local(entry: Entry) -> Candidate:
+def _local(entry: LoadEntry) -> Candidate:
     """Read one entry of `load`."""
-    if entry.path is None:
+    if entry.path is not None:
+        found = _at(entry.path, entry.text)
+    else:
         name, target = re.split(r"[.:]", entry.text)[-1], entry.text.replace(" ", "")
-        found = Candidate(
-            id=f"local:{name}", name=name, origin="module", target=target, from_project=entry.from_project
-        )
-        return _check(found)
-    path = entry.path.resolve()  # two ways to one file are one plugin
+        found = Candidate(id=f"local:{name}", name=name, origin="module", target=target)
+    return _check(replace(found, from_project=entry.from_project))
+
+
+def at_path(path: Path) -> Candidate:
+    """Return the plugin in a file or folder that somebody loads by hand."""
+    return _check(_at(path, str(path)))
+
+
+def given(name: str) -> Candidate:
+    """Return what stands for a plugin object that is handed over."""
+    return Candidate(id=f"local:{name}", name=name, origin="module", target=name)
+
+
+def _at(path: Path, text: str) -> Candidate:
+    path = path.resolve()  # two ways to one file are one plugin
     origin: Origin = "file" if path.suffix == ".py" else "folder"
     name = path.stem if origin == "file" else path.name
-    candidate = Candidate(
-        id=f"local:{name}",
-        name=name,
-        origin=origin,
-        target=str(path),
-        location=path,
-        from_project=entry.from_project,
-    )
-    correct = f"correct {entry.text!r} in [plugins] load"
+    candidate = Candidate(id=f"local:{name}", name=name, origin=origin, target=str(path), location=path)
+    correct = f"correct {text!r} in [plugins] load"
     if not path.exists():
         return replace(candidate, problem=f"there is no such {origin}: {path}", hint=correct)
     if path.is_file() != (origin == "file"):
@@ -210,4 +203,4 @@ def _local(entry: Entry) -> Candidate:
     if origin == "folder" and not (path / "__init__.py").is_file():
         hint = f"install a project folder instead: pip install -e {path}"
         return replace(candidate, problem=f"a folder of code needs an __init__.py: {path}", hint=hint)
-    return _check(candidate)
+    return candidate

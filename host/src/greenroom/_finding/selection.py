@@ -6,10 +6,14 @@ import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from greenroom._finding.discovery import Candidate
-from greenroom._finding.metadata import normalize
+from greenroom._finding.discovery import Candidate, discover
+from greenroom._finding.metadata import normalize, refresh_metadata
+from greenroom.errors import PluginError
+
+if TYPE_CHECKING:
+    from greenroom._settings import HostPluginSettings
 
 NO_PLUGINS: Final = "GREENROOM_NO_PLUGINS"
 
@@ -81,6 +85,29 @@ def select(
         shadowed=tuple(c for c in candidates if c.shadowed),
         warnings=tuple(filter(None, (_unknown(name, key, candidates) for key, name in names))),
     )
+
+
+def choose(candidates: Sequence[Candidate], plugins: HostPluginSettings) -> Selection:
+    """Apply the lists of the settings to what `discover` found."""
+    return select(candidates, allow=plugins.allow, deny=plugins.deny, no_plugins=plugins.disable_all)
+
+
+def installed_one(name: str, plugins: HostPluginSettings) -> Candidate:
+    """Return the plugin of an id or short name that may load, also one that was installed a moment ago.
+
+    Raises:
+        PluginError: there is none or more than one, or the lists of the settings keep it out.
+    """
+    refresh_metadata()
+    selection = select(discover(plugins.load), allow=plugins.allow, deny=plugins.deny)
+    for candidate, reason in selection.blocked:
+        if name in {candidate.id, candidate.name}:
+            raise PluginError(f"{candidate.id} may not load: {reason}", hint="change [plugins]", plugin=candidate.id)
+    found = [c for c in selection.chosen if c.id == name] or [c for c in selection.chosen if c.name == name]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(c.id for c in (found or selection.chosen)) or "none"
+    raise PluginError(f"there is no one plugin {name!r} to load", hint=f"installed: {known}")
 
 
 def _with_conflicts(chosen: list[Candidate]) -> list[Candidate]:

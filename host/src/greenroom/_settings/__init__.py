@@ -8,6 +8,7 @@ from greenroom._settings.rules import HOST_KEYS
 from greenroom._settings.settings import (
     NO_PLUGINS_OPTION,
     RESERVED_NAMES,
+    HostPluginSettings,
     LoadEntry,
     Settings,
     load_settings,
@@ -17,6 +18,7 @@ __all__ = [
     "HOST_KEYS",
     "NO_PLUGINS_OPTION",
     "RESERVED_NAMES",
+    "HostPluginSettings",
     "LoadEntry",
     "Origin",
     "PluginSection",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from greenroom._trust.store import STORE_NAME, Trust, Trusted, compare, pin_project, printable, quoted
+from greenroom._trust.store import STORE_NAME, Trust, Trusted, check_project, compare, pin_project, printable, quoted
 
-__all__ = ["STORE_NAME", "Trust", "Trusted", "compare", "pin_project", "printable", "quoted"]
+__all__ = ["STORE_NAME", "Trust", "Trusted", "check_project", "compare", "pin_project", "printable", "quoted"]

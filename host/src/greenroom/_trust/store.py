@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from greenroom._paths import SETTINGS_NAME, make_data_directory, write_atomically
-from greenroom._settings import LoadEntry, load_settings
+from greenroom._settings import LoadEntry, Settings, load_settings
 from greenroom._trust.pinning import pin
 from greenroom.errors import TrustError
 
@@ -186,6 +186,25 @@ class Trust:
         except OSError as error:
             hint = "make it writable, or set GREENROOM_HOME to a folder of your own"
             raise TrustError(f"{self._path}: cannot be written: {error.strerror or error}", hint=hint) from error
+
+
+def check_project(settings: Settings, directory: Path | None, clock: Callable[[], float]) -> Path | None:
+    """Refuse the files of a project whose content the user has not trusted; return the file that needed it.
+
+    Args:
+        directory: the data directory, which holds what is trusted.
+        clock: seconds since 1970.
+
+    Raises:
+        TrustError: as `Trust.check`; or there is no data directory.
+    """
+    file = settings.project_file
+    if file is None or not settings.project_needs_trust:
+        return None
+    if directory is None:
+        raise TrustError(f"{file} may not be used by a host without a data directory, which holds what is trusted")
+    Trust(directory, clock=clock).check(file, settings.plugins.load)
+    return file
 
 
 def pin_project(file: Path) -> dict[str, str]:

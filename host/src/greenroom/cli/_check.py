@@ -50,15 +50,17 @@ def check_plugins(state: CliState, name: str | None, timeout: float) -> list[Res
     Raises:
         GreenroomError: there is no such plugin, or the settings are broken.
     """
-    from greenroom.cli._survey import candidates, choose, the_one
+    from greenroom._finding.selection import choose
+    from greenroom.cli._survey import candidates, the_one
 
-    found = candidates(state.settings())
+    settings = state.settings()
+    found = candidates(settings)
     wanted = the_one(found, name).id if name is not None else None
     together = _run(state, timeout)
     if together.results is not None:
         return [r for r in together.results if wanted in (None, r["id"])]
     results: list[Result] = []
-    selection = choose(state.settings(), found)
+    selection = choose(found, settings.plugins)
     for blocked, why in selection.blocked:
         if wanted in (None, blocked.id):
             results.append({"id": blocked.id, "state": "blocked", "error": why})

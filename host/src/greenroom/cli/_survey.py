@@ -8,10 +8,10 @@ from datetime import datetime
 from pathlib import Path
 
 from greenroom._finding.discovery import Candidate, Origin, discover
-from greenroom._finding.selection import Selection, find, select
+from greenroom._finding.selection import choose, find
 from greenroom._lifecycle import Phase, PluginState
-from greenroom._records import LastOutcome, read_records
 from greenroom._settings import Settings
+from greenroom.cli._last_outcome import LastOutcome, read_records
 from greenroom.cli._state import CliState
 from greenroom.errors import GreenroomError
 
@@ -64,12 +64,6 @@ def candidates(settings: Settings) -> list[Candidate]:
     return discover(settings.plugins.load)
 
 
-def choose(settings: Settings, found: Sequence[Candidate]) -> Selection:
-    """Apply the lists of the settings."""
-    host = settings.plugins
-    return select(found, allow=host.allow, deny=host.deny, no_plugins=host.disable_all)
-
-
 def survey(state: CliState) -> Survey:
     """Look at everything.
 
@@ -78,7 +72,7 @@ def survey(state: CliState) -> Survey:
     """
     settings = state.settings()
     found = candidates(settings)
-    selection = choose(settings, found)
+    selection = choose(found, settings.plugins)
     last = read_records(state.data_directory)
     chosen = {(c.id, c.target): c for c in selection.chosen}  # with what a clash adds to them
     reasons = {(c.id, c.target): why for c, why in selection.blocked}

@@ -108,13 +108,10 @@ def _settings(state: CliState) -> Iterator[Finding]:
 
 
 def _trust(state: CliState) -> Iterator[Finding]:
-    from greenroom._trust import Trust
+    from greenroom._trust import check_project
 
-    settings = state.settings()
-    if settings.project_file is None or not settings.project_needs_trust:
-        return
-    Trust(state.data_directory, clock=time.time).check(settings.project_file, settings.plugins.load)
-    yield Finding("trust", "ok", str(settings.project_file))
+    if (trusted := check_project(state.settings(), state.data_directory, time.time)) is not None:
+        yield Finding("trust", "ok", str(trusted))
 
 
 def _plugins(state: CliState) -> Iterator[Finding]:

@@ -90,13 +90,14 @@ def enable(state: CliState, name: str) -> None:
 
 
 def _switch(state: CliState, name: str, *, on: bool) -> None:
+    from greenroom._finding.selection import choose
     from greenroom.cli._settings_file import edit_user_settings
-    from greenroom.cli._survey import candidates, choose, the_one
+    from greenroom.cli._survey import candidates, the_one
 
     found = candidates(state.settings())
     wanted = the_one(found, name)
     edit_user_settings(state.user_file, lambda document: _edit(document, wanted, found, on=on))
-    reason = {c.id: why for c, why in choose(state.settings(), found).blocked}.get(wanted.id)
+    reason = {c.id: why for c, why in choose(found, state.settings().plugins).blocked}.get(wanted.id)
     if on and reason:
         fail(f"{wanted.id} is still blocked: {reason}", hint="greenroom settings show says where the list comes from")
     click.echo(f"{wanted.id} is {'enabled' if on else 'disabled'}")

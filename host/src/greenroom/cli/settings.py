@@ -84,14 +84,14 @@ def _plugin_schema(state: CliState, name: str) -> dict[str, object]:
 
 
 def _candidate(state: CliState, found: Settings, name: str) -> Candidate:
-    from greenroom._trust import Trust
-    from greenroom.cli._survey import candidates, choose, the_one
+    from greenroom._finding.selection import choose
+    from greenroom._trust import check_project
+    from greenroom.cli._survey import candidates, the_one
 
-    if found.project_needs_trust and found.project_file is not None:
-        Trust(state.data_directory, clock=time.time).check(found.project_file, found.plugins.load)
+    check_project(found, state.data_directory, time.time)
     there = candidates(found)
     candidate = the_one(there, name)
-    for blocked, reason in choose(found, there).blocked:
+    for blocked, reason in choose(there, found.plugins).blocked:
         if blocked.id == candidate.id:
             raise PluginError(f"{candidate.id} may not be imported: {reason}", plugin=candidate.id)
     return candidate
