@@ -51,7 +51,7 @@ class SqliteLease:
     ) -> None:
         self._file, self._writer, self._forget = file, writer, forget
         self._barrier: Barrier = barrier
-        self.channel = Channel(Sink(state, Encoder(state.number, state.id, writer.code_of)))
+        self.channel = Channel(Sink(state, Encoder(state.number, state.id, writer.codes)))
         self._backlog = self.channel.backlog
         self._next_seq = state.next_seq
         self._header, self._token = state.read_header(), state.token

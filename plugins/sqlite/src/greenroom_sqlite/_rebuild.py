@@ -81,13 +81,14 @@ class _Found:
         return [s for s in self.states.values() if s.owner_lock is not None and liveness.alive(s.owner_lock)]
 
 
-def repair_file(path: Path, *, dry_run: bool = False, force: bool = False) -> FileReport:
+def repair_file(path: Path, *, dry_run: bool = False, force: bool = False, page_size: int = PAGE_SIZE) -> FileReport:
     """Replace the store's file by a new one with all that can be read; the old one stays beside it.
 
     Nothing in this process may have the file open. Raises SessionOwned while a live owner has a session,
-    unless `force` (its writes are refused from then on), FileNotFoundError, OSError.
+    unless `force` (its writes are refused from then on), FileNotFoundError, OSError. `page_size` is assumed where
+    the file does not say it any more.
     """
-    pages = Pages(path, page_size=PAGE_SIZE)
+    pages = Pages(path, page_size=page_size)
     found = _Found()
     for cell in pages.cells():
         found.note(cell)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 from zlib import crc32
 
@@ -95,15 +95,50 @@ def row_crc(row: Row, base: int) -> int | None:
         return None
 
 
+class TypeCodes:
+    """The numbers of types in this file.
+
+    Attributes:
+        rollbacks: how often numbers were given in a transaction that came to nothing: whoever remembers some
+            has to ask again when it has changed.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+        self.rollbacks = 0
+        self.connection: sqlite3.Connection | None = None
+
+    def roll_back(self) -> None:
+        """The transaction is undone, and with it perhaps a new type."""
+        self._codes.clear()
+        self.rollbacks += 1
+
+    def of(self, name: str) -> int:
+        """The number of a type; a new one is written in the running transaction."""
+        code = self._codes.get(name)
+        if code is None:
+            connection = self.connection
+            if connection is None:
+                raise RuntimeError("a type is asked for outside a transaction")
+            connection.execute("INSERT OR IGNORE INTO types (name) VALUES (?)", (name,))
+            row = connection.execute("SELECT code FROM types WHERE name = ?", (name,)).fetchone()
+            code = self._codes[name] = int(row[0])
+        return code
+
+
 class Encoder:
     """Turns events of one session into rows. Its caches live as long as the lease."""
 
-    def __init__(self, number: int, session_id: str, code_of: Callable[[str], int]) -> None:
-        self._first, self._session, self._code_of = first_id(number), session_id, code_of
+    def __init__(self, number: int, session_id: str, codes: TypeCodes) -> None:
+        self._first, self._session, self._codes = first_id(number), session_id, codes
         self._kinds: dict[str, tuple[int, int, int]] = {}
+        self._rollbacks = codes.rollbacks
 
     def rows(self, events: Sequence[Event]) -> tuple[list[object], list[int]]:
         """The parameters of all rows, one behind the other, and the seqs that are indexed."""
+        if self._rollbacks != self._codes.rollbacks:
+            self._kinds.clear()
+            self._rollbacks = self._codes.rollbacks
         flat: list[object] = []
         folded: list[int] = []
         add, kinds, first = flat.extend, self._kinds, self._first
@@ -128,7 +163,7 @@ class Encoder:
         return frozenset(self._kinds[name][0] << 1 | (not ignorable) for name, ignorable in found)
 
     def _kind(self, name: str) -> tuple[int, int, int]:
-        kind = (self._code_of(name), FOLDED if is_indexed(name) else 0, crc_base(self._session, name))
+        kind = (self._codes.of(name), FOLDED if is_indexed(name) else 0, crc_base(self._session, name))
         self._kinds[name] = kind
         return kind
 

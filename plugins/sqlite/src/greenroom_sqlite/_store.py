@@ -285,7 +285,7 @@ class SqliteStore:
     async def delete(self, session_id: str) -> None:
         """See SessionStore.delete."""
         if not self._file.exists():
-            raise not_found(session_id)
+            raise not_found(check_id(session_id))
         await self.write(lambda c: _repair.delete(c, session_id, self._liveness))
 
     async def aclose(self) -> None:

@@ -23,7 +23,8 @@ from greenroom.errors import GreenroomError
 from greenroom.sessions import RecordConflict, SessionFenced, SessionNotLive
 
 from ._batch import Backlog, Batch, Sink
-from ._file import StoreFile, is_busy, is_damage
+from ._file import StoreFile, is_busy
+from ._rows import TypeCodes
 from ._state import State
 from ._window import Window
 
@@ -145,7 +146,7 @@ class Writer:
         self._urgent = self._ending = self._unsynced = self._full = False
         self._pid = os.getpid()
         self.commits = 0
-        self.codes: dict[str, int] = {}
+        self.codes = TypeCodes()
 
     # --- the loop's side
 
@@ -194,16 +195,6 @@ class Writer:
                 await anyio.to_thread.run_sync(thread.join)
 
     # --- the thread's side
-
-    def code_of(self, type_name: str) -> int:
-        """The number of a type in this file; a new one is written in the running transaction."""
-        code = self.codes.get(type_name)
-        if code is None:
-            connection = self._ready(full=self._full)
-            connection.execute("INSERT OR IGNORE INTO types (name) VALUES (?)", (type_name,))
-            row = connection.execute("SELECT code FROM types WHERE name = ?", (type_name,)).fetchone()
-            code = self.codes[type_name] = int(row[0])
-        return code
 
     def _run(self) -> None:
         stopping = False
@@ -288,7 +279,7 @@ class Writer:
         try:
             self._transact(work, full=full)
         except (sqlite3.Error, OSError, GreenroomError) as error:
-            if len(work) > 1 and is_damage(error):  # one session's pages must not hold up the others
+            if len(work) > 1 and not is_busy(error):  # one session's batch or pages must not hold up the others
                 for one in work:
                     self._commit([one[0]], full=full)
                 return
@@ -358,7 +349,7 @@ class Writer:
 
     def _ready(self, *, full: bool) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = self._file.connect(create=True)
+            self._connection = self.codes.connection = self._file.connect(create=True)
             self._full = False
         else:
             self._file.check()
@@ -368,7 +359,7 @@ class Writer:
         return self._connection
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
-        self.codes.clear()
+        self.codes.roll_back()
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
