@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import anyio
 import pytest
-import trio
 
 from greenroom import Host, hookimpl, load_settings
 from greenroom.providers import (
@@ -21,14 +20,13 @@ from greenroom.providers import (
 from greenroom_driver import WINDOW, DriverFactory
 from greenroom_testing import ScriptedPlugin, ScriptedProvider, accept
 
+from .jumping import JUMPING
 from .rig import Rig, plain_driver
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(
-    scope="module", params=[("trio", {"clock": trio.testing.MockClock(autojump_threshold=0)})], ids=["trio"]
-)
+@pytest.fixture(scope="module", params=[JUMPING], ids=["trio"])
 def anyio_backend(request):
     return request.param
 

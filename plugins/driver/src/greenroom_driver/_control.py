@@ -122,6 +122,7 @@ class Control:
     async def _replace_instead(self, run: Run, message: Message) -> None:
         """The provider cannot take it: end its turn, unless that is over and another one runs."""
         driver, inbox = self._driver, self._driver.agent.inbox
+        driver.pump.flush()  # the turn may have ended while we asked
         now = driver.active_run()
         if now is not None and now is not run:
             raise CancelRefused("a newer turn has begun meanwhile; the message waits for its end")

@@ -232,6 +232,7 @@ class AgentDriver:
 
     async def when_idle(self) -> None:
         """See `Agent.when_idle`."""
+        self.pump.flush()
         while self.activity is not None:
             await self.activity.done.wait()
 
