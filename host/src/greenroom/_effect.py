@@ -5,15 +5,35 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
+from anyio.abc import TaskGroup
 
 if TYPE_CHECKING:
+    from greenroom._host import Host
     from greenroom._scope import Scope
 
 Undo = Callable[[], Awaitable[object] | object]
 """Takes an addition back; sync or async, its result is ignored."""
+
+
+class Ground(Protocol):
+    """What every scope of one host stands on."""
+
+    @property
+    def host(self) -> Host:
+        """The host itself."""
+
+    @property
+    def tasks(self) -> TaskGroup:
+        """The host's task group, in which the tasks of all scopes live."""
+
+    def report(self, code: str, error: BaseException, scope: Scope) -> None:
+        """Take the error of a clean-up or of a background task to the diagnostics."""
+
+    def provide(self, scope: Scope, protocol: type[object], service: object) -> Effect:
+        """Offer a service to other plugins."""
 
 
 class Effect:

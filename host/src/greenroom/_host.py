@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """What the scopes of a host stand on; see `greenroom._scope.Ground`."""
+    """What the scopes of a host stand on; see `greenroom._effect.Ground`."""
 
     tasks: TaskGroup
     host: Host

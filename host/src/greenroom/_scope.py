@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup, TaskStatus
 
 from greenroom._context import INITIATOR
-from greenroom._effect import Effect, EffectTree, Undo
+from greenroom._effect import Effect, EffectTree, Ground, Undo
 from greenroom._foreign import note, only, plugins_own
 from greenroom._lifecycle import Machine
 from greenroom.errors import PLUGIN_ERRORS, GreenroomError, ScopeClosed
@@ -59,24 +59,6 @@ SCOPE: Final[dict[ScopeState, dict[ScopeMove, ScopeState]]] = {
 }
 
 
-class Ground(Protocol):
-    """What every scope of one host stands on."""
-
-    @property
-    def host(self) -> Host:
-        """The host itself."""
-
-    @property
-    def tasks(self) -> TaskGroup:
-        """The host's task group, in which the tasks of all scopes live."""
-
-    def report(self, code: str, error: BaseException, scope: Scope) -> None:
-        """Take the error of a clean-up or of a background task to the diagnostics."""
-
-    def provide(self, scope: Scope, protocol: type[object], service: object) -> Effect:
-        """Offer a service to other plugins."""
-
-
 class Scope:
     """Everything one plugin or agent added to the host, and how to undo it.
 
@@ -84,7 +66,6 @@ class Scope:
         label: for people, for instance "plugin acme:audit" or "agent 3f2a".
         plugin: the id of the plugin it belongs to, None for the host's own.
         generation: of that plugin.
-        parent: fixed at creation, so the chain to the root cannot have a cycle.
         settings: the validated table of the plugin, None without a model.
         ground: the host's task group, diagnostics and services.
         crash: the error of a background task that ended the scope.
@@ -110,7 +91,7 @@ class Scope:
         self.label: Final = label
         self.plugin: Final = plugin
         self.generation: Final = generation
-        self.parent: Final = parent
+        self._parent: Final = parent
         self.settings: Final = settings
         self.crash: BaseException | None = None
         self.errors: list[BaseException] = []
@@ -125,6 +106,11 @@ class Scope:
         self._in_parent: Final = (
             parent.undo(self.aclose, label=label, child=self, grace=None) if parent is not None else None
         )
+
+    @property
+    def parent(self) -> Scope | None:
+        """The next one in the chain, fixed at creation: so the chain cannot have a cycle."""
+        return self._parent
 
     @property
     def state(self) -> ScopeState:
