@@ -234,18 +234,12 @@ class Plugins:
         return Owner(candidate.id, candidate.name, where, plugin.record.generation, plugin.section.timeout_cap)
 
     def _register(self, plugin: Plugin) -> None:
-        """Call the `register` hooks and keep what they bring; validate the settings."""
+        """Validate the settings, then call the `register` hooks and keep what they bring."""
         assert plugin.staged is not None  # noqa: S101  # checked in the phase before
         assert plugin.section is not None  # noqa: S101  # the same
-        model: type[BaseModel] | None = None
         plugin.brought.clear()
-        for impl in plugin.staged.impls:
-            if impl.spec.kind is not Kind.REGISTER:
-                continue
-            if impl.spec.name == "plugin_settings":
-                model = self._hooks.plugin_settings.of(impl)
-            else:
-                plugin.brought.append((impl.spec.name, self._hooks.bring(impl)))
+        impl = plugin.staged.impl("plugin_settings")
+        model = self._hooks.plugin_settings.of(impl) if impl is not None else None
         if model is None and plugin.section.values:
             key = next(iter(plugin.section.values))
             raise SettingsError(
@@ -254,6 +248,11 @@ class Plugins:
                 plugin=plugin.record.id,
             )
         plugin.settings = validate_plugin(plugin.section, model) if model is not None else None
+        for other in plugin.staged.impls:
+            if other.spec.kind is Kind.REGISTER and other is not impl:
+                registrar = self._registrars.get(other.spec.name)
+                arguments = registrar.arguments(plugin.settings) if registrar is not None else ()
+                plugin.brought.append((other.spec.name, self._hooks.bring(other, arguments)))
 
     def _check_requires(self, plugin: Plugin) -> None:
         assert plugin.staged is not None  # noqa: S101  # it was checked

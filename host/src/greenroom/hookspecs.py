@@ -232,10 +232,14 @@ def session_event(session: Session, event: Event) -> None:
 
 
 @hookspec(Kind.REGISTER)
-def providers() -> Iterable[ProviderSpec] | None:
+def providers(host: Host, settings: BaseModel | None) -> Iterable[ProviderSpec] | None:
     """Return what runs models: one spec for each kind of provider, cheap to import.
 
     An id is unique over the host.
+
+    Args:
+        host: its sessions, agents and providers are there once all plugins are loaded, not yet here.
+        settings: the plugin's validated table, None without a model.
 
     Example:
         ```python

@@ -26,7 +26,7 @@ class AgentWiring:
         self._providers: dict[str, tuple[ProviderSpec, Scope]] = {}
         self.registrars: Final = {
             "agent_factory": Registrar(self._take_factory, lambda _settings: (host,)),
-            "providers": Registrar(self._add_providers),
+            "providers": Registrar(self._add_providers, lambda settings: (host, settings)),
         }
 
     @property
