@@ -52,26 +52,26 @@ class Caller(Generic[P, R]):
     def configure(self, order: Sequence[str]) -> None:
         """Set the order of the settings: ids or short names, the first goes first."""
         self._configured = order
-        self.replace((), ())
+        self.show(self.ordered((), ()))
 
     def ordered(self, added: Iterable[Impl], removed: Iterable[Impl]) -> tuple[Impl, ...]:
-        """Return what `replace` would publish, without publishing it.
+        """Return in which order this hook's implementations would be called; changes nothing.
+
+        Args:
+            added, removed: implementations of any hook.
 
         Raises:
             PluginError: the order is a cycle.
         """
         gone = set(map(id, removed))
-        return in_order([*(impl for impl in self.impls if id(impl) not in gone), *added], self._configured)
+        new = (impl for impl in added if impl.spec is self.spec)
+        return in_order([*(impl for impl in self.impls if id(impl) not in gone), *new], self._configured)
 
-    def replace(self, added: Iterable[Impl], removed: Iterable[Impl]) -> None:
-        """Publish implementations and withdraw others in one step.
-
-        Raises:
-            PluginError: the order is a cycle; nothing is changed.
-        """
-        self.impls = self.ordered(added, removed)
-        self.wanted = bool(self.impls)
-        self._scoped = any(impl.scope is not None for impl in self.impls)
+    def show(self, impls: tuple[Impl, ...]) -> None:
+        """Let these answer from the next call on, in one step."""
+        self.impls = impls
+        self.wanted = bool(impls)
+        self._scoped = any(impl.scope is not None for impl in impls)
 
     def explain(self) -> list[tuple[Impl, tuple[str, ...]]]:
         """Return the implementations in order, each with why it stands there."""

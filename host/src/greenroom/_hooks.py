@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import pluggy
 
@@ -18,7 +18,7 @@ from greenroom import _callers as instant
 from greenroom import _signatures as signatures
 from greenroom import hookspecs
 from greenroom._engine import Engine, Report, failure
-from greenroom._impl import OPTIONS_ATTRIBUTE, Impl, Options
+from greenroom._impl import OPTIONS_ATTRIBUTE, Impl, options_of
 from greenroom._kinds import Colour, Kind, Spec
 from greenroom._staging import Staged, stage
 from greenroom._trace import Trace
@@ -48,79 +48,50 @@ R = TypeVar("R")
 _mark = pluggy.HookimplMarker(hookspecs.PROJECT)
 
 
+class ImplOptions(TypedDict, total=False):
+    """What an implementation may ask for; `hookimpl` says what each means."""
+
+    before: Sequence[str]
+    after: Sequence[str]
+    requires: Sequence[str]
+    timeout: float | None
+    thread: bool
+    interactive: bool
+    optional: bool
+    hook: str | None
+
+
 @overload
 def hookimpl(function: F, /) -> F: ...
 @overload
-def hookimpl(
-    *,
-    before: Sequence[str] = ...,
-    after: Sequence[str] = ...,
-    requires: Sequence[str] = ...,
-    timeout: float | None = ...,
-    thread: bool = ...,
-    interactive: bool = ...,
-    optional: bool = ...,
-    hook: str | None = ...,
-    **other: object,
-) -> Callable[[F], F]: ...
-def hookimpl(  # noqa: PLR0913  # the options of a marker, each by name
-    function: F | None = None,
-    /,
-    *,
-    before: Sequence[str] = (),
-    after: Sequence[str] = (),
-    requires: Sequence[str] = (),
-    timeout: float | None = None,
-    thread: bool = False,
-    interactive: bool = False,
-    optional: bool = False,
-    hook: str | None = None,
-    **other: object,
-) -> F | Callable[[F], F]:
+def hookimpl(**options: Unpack[ImplOptions]) -> Callable[[F], F]: ...
+def hookimpl(function: F | None = None, /, **options: Unpack[ImplOptions]) -> F | Callable[[F], F]:
     """Mark a function as the implementation of the hook that has its name.
 
     Args:
-        before, after: ids or short names of plugins; a plugin that is not there
-            is satisfied.
-        requires: like `after`, and the plugin must be active.
-        timeout: seconds instead of the hook's own; more only up to the
-            operator's `timeout_cap`.
-        thread: run a blocking `def` in a worker thread, with the time-out.
-        interactive: the implementation asks a person: no time-out.
-        optional: no error when the host does not know the hook.
-        hook: the hook's name, where the function has another.
-        other: pluggy's own words; refused at load, with what says it here.
+        function: what is marked, where there are no options.
+        options: what it asks for:
+
+            - `before`, `after`: ids or short names of plugins; a plugin that is not there is satisfied.
+            - `requires`: like `after`, and the plugin must be active.
+            - `timeout`: seconds instead of the hook's own; more only up to the operator's `timeout_cap`.
+            - `thread`: run a blocking `def` in a worker thread, with the time-out.
+            - `interactive`: the implementation asks a person: no time-out.
+            - `optional`: no error when the host does not know the hook.
+            - `hook`: the hook's name, where the function has another.
+
+            pluggy's own words are refused at load, with what says it here.
     """
-    options = Options(
-        before=_names(before),
-        after=_names(after),
-        requires=_names(requires),
-        timeout=timeout,
-        thread=thread,
-        interactive=interactive,
-        optional=optional,
-        hook=hook,
-        refused=_refused(other),
-    )
+    asked = options_of(options)
 
     def mark(marked: F) -> F:
-        setattr(marked, OPTIONS_ATTRIBUTE, options)
-        return _mark(marked, optionalhook=optional, specname=hook)
+        setattr(marked, OPTIONS_ATTRIBUTE, asked)
+        return _mark(marked, optionalhook=asked.optional, specname=asked.hook)
 
     return mark if function is None else mark(function)
 
 
-def implements(
-    spec: Callable[P, R],
-    /,
-    *,
-    before: Sequence[str] = (),
-    after: Sequence[str] = (),
-    requires: Sequence[str] = (),
-    timeout: float | None = None,
-    thread: bool = False,
-    interactive: bool = False,
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def implements(spec: Callable[P, R], /, **options: Unpack[ImplOptions]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Mark an implementation of `spec` so that a type checker compares the two.
 
     `hookimpl` knows the hook only by the function's name, which no type checker
@@ -129,29 +100,11 @@ def implements(
         @implements(hookspecs.activate)
         async def activate(scope: Scope) -> None: ...
 
-    The function names every argument of the hook; its name is free.
+    The function names every argument of the hook; its name is free, and the options are those of `hookimpl`.
     """
     declared: Spec = getattr(spec, hookspecs.SPEC_ATTRIBUTE)
-    return hookimpl(
-        before=before,
-        after=after,
-        requires=requires,
-        timeout=timeout,
-        thread=thread,
-        interactive=interactive,
-        hook=declared.name,
-    )
-
-
-def _names(names: Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _refused(other: Mapping[str, object]) -> tuple[str, ...]:
-    unknown = sorted(set(other) - set(signatures.REPLACED))
-    if unknown:
-        raise TypeError(f"hookimpl() got an unexpected keyword argument {unknown[0]!r}")
-    return tuple(name for name, value in other.items() if value)
+    options["hook"] = declared.name
+    return hookimpl(**options)
 
 
 class _Shown:
@@ -271,25 +224,11 @@ class Hooks:
         """
         if self._published(staged) not in {None, replacing}:
             raise PluginError(f"{_name(staged)} is published already", plugin=staged.owner.plugin)
-        changes = self._changes(staged, replacing)
-        for name, (added, removed) in changes.items():
-            caller = self._callers[name]
-            self._check_slot(caller, caller.ordered(added, removed))
-        # Nothing below can fail: the names are unique, pluggy has nothing left to refuse.
-        if replacing is not None:
-            self._unregister(replacing)
-        self._register(staged)
-        for name, (added, removed) in changes.items():
-            self._callers[name].replace(added, removed)
-        if replacing is not None:
-            self.engine.trace.forget(replacing.owner.plugin)
+        self._swap(staged, replacing)
 
     def withdraw(self, staged: Staged) -> None:
         """Make the implementations answer no longer; calls under way end on the snapshot they took."""
-        self._unregister(staged)
-        for name, (_added, removed) in self._changes(None, staged).items():
-            self._callers[name].replace((), removed)
-        self.engine.trace.forget(staged.owner.plugin)
+        self._swap(None, staged)
 
     def bring(self, impl: Impl, arguments: tuple[object, ...]) -> object:
         """Return what an implementation of a `register` hook brings.
@@ -328,35 +267,34 @@ class Hooks:
         self._callers[spec.name] = caller
         setattr(self, spec.name, caller)
 
-    def _register(self, staged: Staged) -> None:
+    def _swap(self, added: Staged | None, removed: Staged | None) -> None:
+        new, old = ((staged.impls if staged is not None else ()) for staged in (added, removed))
+        callers = [self._callers[name] for name in dict.fromkeys(impl.spec.name for impl in (*new, *old))]
+        orders = [(caller, caller.ordered(new, old)) for caller in callers]
+        for caller, impls in orders:
+            _check_slot(caller.spec, impls)
+        # Nothing below can fail: the names are unique, pluggy has nothing left to refuse.
+        if removed is not None and self._published(removed) is removed:
+            self._manager.unregister(name=_name(removed))
         # Implementations of one agent's scope are ours alone: pluggy has one flat table.
-        if all(impl.scope is None for impl in staged.impls):
-            self._manager.register(_Shown(staged), name=_name(staged))
-
-    def _unregister(self, staged: Staged) -> None:
-        if self._published(staged) is staged:
-            self._manager.unregister(name=_name(staged))
+        if added is not None and all(impl.scope is None for impl in new):
+            self._manager.register(_Shown(added), name=_name(added))
+        for caller, impls in orders:
+            caller.show(impls)
+        if removed is not None:
+            self.engine.trace.forget(removed.owner.plugin)
 
     def _published(self, staged: Staged) -> Staged | None:
         """Return what is published under the plugin and generation of `staged`."""
         shown: _Shown | None = self._manager.get_plugin(_name(staged))
         return shown.staged if shown is not None else None
 
-    def _changes(self, added: Staged | None, removed: Staged | None) -> dict[str, tuple[list[Impl], list[Impl]]]:
-        changes: dict[str, tuple[list[Impl], list[Impl]]] = {}
-        for side, staged in enumerate((added, removed)):
-            for impl in staged.impls if staged is not None else ():
-                changes.setdefault(impl.spec.name, ([], []))[side].append(impl)
-        return changes
 
-    def _check_slot(self, caller: instant.Caller[Any, Any], impls: Sequence[Impl]) -> None:
-        if caller.spec.kind is Kind.SLOT and len(impls) > 1:
-            names = " and ".join(impl.plugin for impl in impls)
-            raise PluginError(
-                f"hook {caller.spec.name!r} takes one plugin, found {names}",
-                hint='deny one of them: [plugins] deny = ["..."]',
-                plugin=impls[-1].plugin,
-            )
+def _check_slot(spec: Spec, impls: Sequence[Impl]) -> None:
+    if spec.kind is Kind.SLOT and len(impls) > 1:
+        names = " and ".join(impl.plugin for impl in impls)
+        text = f"hook {spec.name!r} takes one plugin, found {names}"
+        raise PluginError(text, hint='deny one of them: [plugins] deny = ["..."]', plugin=impls[-1].plugin)
 
 
 def declared_specs(module: ModuleType | type) -> list[Spec]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from greenroom._context import CallContext
@@ -42,6 +42,33 @@ class Options:
     optional: bool = False
     hook: str | None = None
     refused: tuple[str, ...] = ()
+
+
+REPLACED: Final = {
+    "tryfirst": 'before=("other-plugin",)',
+    "trylast": 'after=("other-plugin",)',
+    "wrapper": "a hook of kind wrap",
+    "hookwrapper": "a hook of kind wrap",
+    "optionalhook": "optional=True",
+    "specname": 'hook="name"',
+}
+"""Options of pluggy that an author may try, and what says it here."""
+
+
+def options_of(given: Mapping[str, object]) -> Options:
+    """Return what the arguments of `hookimpl` ask for.
+
+    Raises:
+        TypeError: one of them means nothing, here or to pluggy.
+    """
+    known: dict[str, Any] = {name: value for name, value in given.items() if name not in REPLACED}
+    unknown = sorted(known.keys() - Options.__slots__)
+    if unknown:
+        raise TypeError(f"hookimpl() got an unexpected keyword argument {unknown[0]!r}")
+    for word in ("before", "after", "requires"):
+        names = known.get(word, ())
+        known[word] = (names,) if isinstance(names, str) else tuple(names)
+    return Options(**known, refused=tuple(name for name in given if name in REPLACED and given[name]))
 
 
 # eq=False: two generations of one plugin may hold equal parts, identity is what counts here.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from greenroom.errors import PluginError
@@ -16,7 +17,7 @@ from greenroom.errors import PluginError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from greenroom._impl import Impl, Options
+    from greenroom._impl import Impl
 
 
 def in_order(impls: Iterable[Impl], configured: Sequence[str] = ()) -> tuple[Impl, ...]:
@@ -30,11 +31,11 @@ def in_order(impls: Iterable[Impl], configured: Sequence[str] = ()) -> tuple[Imp
         PluginError: the declared constraints contradict each other; names the cycle.
     """
     given = list(impls)
-    successors = _edges(given)
-    waiting = [0] * len(given)
-    for following in successors.values():
-        for after in following:
-            waiting[after] += 1
+    sorter = TopologicalSorter(_predecessors(given))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        raise _cycle([given[index] for index in error.args[1]]) from None
     rank = {name: place for place, name in reversed(list(enumerate(configured)))}
 
     def key(index: int) -> tuple[int, str, int]:
@@ -42,18 +43,14 @@ def in_order(impls: Iterable[Impl], configured: Sequence[str] = ()) -> tuple[Imp
         place = min(rank.get(impl.plugin, len(rank)), rank.get(impl.short, len(rank)))
         return place, impl.plugin, index
 
-    ready = [key(index) for index in range(len(given)) if not waiting[index]]
-    heapq.heapify(ready)
+    ready: list[tuple[int, str, int]] = []
     ordered: list[Impl] = []
-    while ready:
+    while sorter.is_active():
+        for index in sorter.get_ready():
+            heapq.heappush(ready, key(index))
         index = heapq.heappop(ready)[-1]
         ordered.append(given[index])
-        for after in successors[index]:
-            waiting[after] -= 1
-            if not waiting[after]:
-                heapq.heappush(ready, key(after))
-    if len(ordered) < len(given):
-        raise _cycle(given, successors, waiting)
+        sorter.done(index)
     return tuple(ordered)
 
 
@@ -72,38 +69,26 @@ def reasons(impl: Impl, configured: Sequence[str] = ()) -> tuple[str, ...]:
     return (*said, f"id {impl.plugin}")
 
 
-def _edges(impls: Sequence[Impl]) -> dict[int, list[int]]:
-    """Map each index to the indices that must come later."""
-    by_name: dict[str, list[int]] = defaultdict(list)
+def _predecessors(impls: Sequence[Impl]) -> dict[int, set[int]]:
+    """Map each index to the indices that must come earlier."""
+    by_name: dict[str, set[int]] = defaultdict(set)
     for index, impl in enumerate(impls):
-        for name in {impl.plugin, impl.short}:
-            by_name[name].append(index)
-    edges: dict[int, set[int]] = defaultdict(set)
+        by_name[impl.plugin].add(index)
+        by_name[impl.short].add(index)
+    found: dict[int, set[int]] = {index: set() for index in range(len(impls))}
     for index, impl in enumerate(impls):
-        options: Options = impl.options
-        for name in options.before:
-            edges[index].update(other for other in by_name[name] if other != index)
-        for name in (*options.after, *options.requires):
-            for other in by_name[name]:
-                if other != index:
-                    edges[other].add(index)
-    return defaultdict(list, {index: sorted(after) for index, after in edges.items()})
+        for name in impl.options.before:
+            for other in by_name[name] - {index}:
+                found[other].add(index)
+        for name in (*impl.options.after, *impl.options.requires):
+            found[index] |= by_name[name] - {index}
+    return found
 
 
-def _cycle(impls: Sequence[Impl], successors: dict[int, list[int]], waiting: Sequence[int]) -> PluginError:
-    """Return the error that shows one cycle among the implementations that never became ready."""
-    stuck = {index for index, count in enumerate(waiting) if count}
-    predecessors = {index: next(before for before in stuck if index in successors[before]) for index in stuck}
-    seen: list[int] = []
-    at = min(stuck)
-    while at not in seen:
-        seen.append(at)
-        at = predecessors[at]
-    loop = [*seen[seen.index(at) :], at]
-    names = " before ".join(impls[index].plugin for index in reversed(loop))
-    hook = impls[at].spec.name
+def _cycle(loop: Sequence[Impl]) -> PluginError:
+    names = " before ".join(impl.plugin for impl in loop)
     return PluginError(
-        f"hook {hook}: the order of its implementations is a cycle: {names}",
+        f"hook {loop[0].spec.name}: the order of its implementations is a cycle: {names}",
         hint="remove one of the before/after/requires of these plugins, or deny one of them",
-        plugin=impls[at].plugin,
+        plugin=loop[0].plugin,
     )

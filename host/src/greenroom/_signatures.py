@@ -13,6 +13,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from greenroom._impl import REPLACED
 from greenroom._kinds import Colour
 from greenroom.errors import PluginError
 
@@ -21,16 +22,6 @@ if TYPE_CHECKING:
 
     from greenroom._impl import Options
     from greenroom._kinds import Spec
-
-REPLACED = {
-    "tryfirst": 'before=("other-plugin",)',
-    "trylast": 'after=("other-plugin",)',
-    "wrapper": "a hook of kind wrap",
-    "hookwrapper": "a hook of kind wrap",
-    "optionalhook": "optional=True",
-    "specname": 'hook="name"',
-}
-"""Options of pluggy that an author may try, and what says it here."""
 
 
 def where(function: Callable[..., Any]) -> str:
