@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 from greenroom.sessions import Event
 from greenroom.timeline._model import Cursor, Direction, Entry, Page, Update, View
@@ -13,8 +13,11 @@ DEFAULT_LIMIT: Final = 200
 """Rows or entries of a page: more than a screen shows, little enough to send at once."""
 
 
-class Updates(AsyncIterator[Update], Protocol):
-    """What happens on a line from a cursor on; see `TimelineService.subscribe`."""
+class Updates(Protocol):
+    """What happens on a line from a cursor on, an async iterator; see `TimelineService.subscribe`."""
+
+    def __aiter__(self) -> Self: ...
+    async def __anext__(self) -> Update: ...
 
     @property
     def cursor(self) -> Cursor | None:
