@@ -1,0 +1,121 @@
+"""What is typed. The work is done in modules that are imported when a command runs: `--help` needs none of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from greenroom.cli import CliState, emit_json, fail, table
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.command(epilog='Example: greenroom run "what is in this folder?"')
+@click.argument("prompt", required=False)
+@click.option("--provider", "-p", help="Id of the provider; by default the one that can be used here.")
+@click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Directory to work in.")
+@click.option("--model", "-m", help="Id of the model; by default the provider's.")
+@click.option("--session", "-s", metavar="ID|last", help="Continue a session.")
+@_json
+@click.pass_obj
+def run(
+    state: CliState,
+    *,
+    prompt: str | None,
+    provider: str | None,
+    cwd: Path | None,
+    model: str | None,
+    session: str | None,
+    as_json: bool,
+) -> None:
+    """Run an agent on a prompt and print what it does.
+
+    Ctrl-C cancels the turn; the session stays and can be continued. A second one leaves at once.
+    The exit status is 0 only if the turn ended by itself.
+    """
+    import anyio
+
+    from greenroom_driver.cli._run import Order, run_prompt
+
+    text = prompt if prompt is not None else _ask_prompt()
+    order = Order(text, provider, cwd, model, session, as_json)
+    sys.exit(anyio.run(run_prompt, state, order))
+
+
+@click.command(epilog="Example: greenroom log last --follow")
+@click.argument("session_id", metavar="ID|last")
+@click.option("--follow", "-f", is_flag=True, help="Go on while the session is written; end with Ctrl-C.")
+@_json
+@click.pass_obj
+def log(state: CliState, *, session_id: str, follow: bool, as_json: bool) -> None:
+    """Print what happened in a session."""
+    import anyio
+
+    from greenroom_driver.cli._log import print_log
+
+    try:
+        anyio.run(print_log, state, session_id, follow, as_json)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@click.group()
+def providers() -> None:
+    """List and check what can run an agent."""
+
+
+@providers.command("list", epilog="Example: greenroom providers list --json")
+@_json
+@click.pass_obj
+def list_(state: CliState, *, as_json: bool) -> None:
+    """List the kinds of providers and what they can do."""
+    import anyio
+
+    async def main() -> list[dict[str, object]]:
+        async with state.host() as host:
+            return [
+                {
+                    "id": spec.id,
+                    "label": spec.label,
+                    "steps": spec.steps,
+                    "capabilities": sorted(capability.value for capability in spec.capabilities),
+                }
+                for spec in host.providers.values()
+            ]
+
+    rows = anyio.run(main)
+    if as_json:
+        emit_json(rows)
+    elif not rows:
+        fail("no plugin brings a provider", hint="pip install greenroom-replay")
+    else:
+        table(("provider", "label", "steps"), [(row["id"], row["label"], row["steps"]) for row in rows])
+
+
+@providers.command(epilog="Example: greenroom providers check")
+@click.argument("provider_id", metavar="[ID]", required=False)
+@_json
+@click.pass_obj
+def check(state: CliState, *, provider_id: str | None, as_json: bool) -> None:
+    """Probe one provider or all: binary, version, login, models. The exit status is 1 if one cannot be used."""
+    import anyio
+
+    from greenroom_driver.cli._providers import check_providers
+
+    rows = anyio.run(check_providers, state, provider_id)
+    if as_json:
+        emit_json(rows)
+    else:
+        head = ("provider", "usable", "version", "binary", "login", "models", "problem")
+        table(head, [tuple(row[name] for name in head) for row in rows])
+        for row in rows:
+            if row["hint"]:
+                click.echo(f"hint: {row['hint']}", err=True)
+    sys.exit(0 if all(row["usable"] for row in rows) else 1)
+
+
+def _ask_prompt() -> str:
+    text = click.prompt(">", prompt_suffix=" ", err=True) if sys.stdin.isatty() else sys.stdin.read()
+    return text.strip() or fail("there is no prompt", hint='greenroom run "..."')
