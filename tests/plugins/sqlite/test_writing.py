@@ -298,14 +298,14 @@ async def test_a_bug_in_the_writer_fails_who_waits_and_the_thread_goes_on(store,
     assert list(await store.read_from("s1")) == sample_log(1)
 
 
-async def test_conflicts_of_several_batches_are_each_told_once(store):
+async def test_conflicts_of_several_batches_are_told_once_by_one_error_that_names_all(store):
     lease = await store.create(sample_header())
     await store.records("n").put("k", b"1")
     for seq, event in enumerate(sample_log(1)[:3]):
         lease.append([event], Extras(records=(RecordWrite("n", "k", b"%d" % seq, expect=7),)))
-    for _ in range(3):
-        with pytest.raises(RecordConflict):
-            await lease.flush()
+    with pytest.raises(RecordConflict) as caught:
+        await lease.flush()
+    assert len(caught.value.__notes__) == 2
     await lease.flush()
     assert (await store.records("n").get("k")).value == b"1"
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from greenroom.sessions import Event, Finding, SessionDamaged, UnreadableSession, event_key
+from greenroom.sessions import Event, Finding, SessionDamaged, UnreadableSession
 from greenroom.sessions.vocabulary import CORE_TYPES
 
 from ._file import is_damage
-from ._rows import crc_base, first_id, header_crc, is_indexed, row_crc, sum_spans
+from ._rows import crc_base, first_id, header_crc, is_indexed, key_of, row_crc, sum_spans
 from ._state import State, find_row, from_row, not_found
 from ._tail import indexed_codes, indexed_seqs, key_rows, last_slot, rows_between, stream, type_names
 
@@ -208,7 +208,7 @@ class Rules:
             self.findings.append(Finding("stray", text, "warning", event.seq))
 
     def _call(self, event: Event) -> None:
-        key = event_key(event.type, event.raw)
+        key = key_of(event)
         if event.type == "tool/call" and key is not None:
             self._calls[key] = event.seq
         elif event.type == "tool/result" and key is not None:

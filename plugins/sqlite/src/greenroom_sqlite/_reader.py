@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
-from greenroom.sessions import Event, Mail, Owner, SessionDamaged, SessionEntry, UnreadableSession, event_key
+from greenroom.sessions import Event, Mail, Owner, SessionDamaged, SessionEntry, UnreadableSession
 
 from ._file import is_damage
-from ._rows import MAX_SLOT, SLOT_BITS, first_id, is_indexed, key_hash, signed
+from ._rows import MAX_SLOT, SLOT_BITS, first_id, is_indexed, key_hash, key_of, signed
 from ._state import SELECT, State, from_row, load
 from ._tail import by_seq, index_matches, indexed_codes, indexed_seqs, stream, type_names
 
@@ -103,9 +103,9 @@ def _by_scan(connection: sqlite3.Connection, state: State, wanted: Range, low: i
     return list(wanted.cut(found))
 
 
-def read_types(connection: sqlite3.Connection, session_id: str) -> Mapping[str, bool]:
+def read_types(connection: sqlite3.Connection, session_id: str, *, queued: bool) -> Mapping[str, bool]:
     """Type -> whether all of its events are ignorable. Raises SessionDamaged if a type lost its name."""
-    state = load(connection, session_id, reserved=True)
+    state = load(connection, session_id, reserved=queued)
     names = type_names(connection)
     try:
         return {names[code >> 1]: code | 1 not in state.types for code in state.types}
@@ -115,9 +115,9 @@ def read_types(connection: sqlite3.Connection, session_id: str) -> Mapping[str, 
         ) from None
 
 
-def find_key(connection: sqlite3.Connection, session_id: str, key: str) -> list[int]:
+def find_key(connection: sqlite3.Connection, session_id: str, key: str, *, queued: bool) -> list[int]:
     """The seqs of the stored events that carry the key, in order. Raises SessionDamaged."""
-    state = load(connection, session_id, reserved=True)
+    state = load(connection, session_id, reserved=queued)
     found: list[int] = []
     done = 0
     spans = connection.execute(
@@ -127,7 +127,7 @@ def find_key(connection: sqlite3.Connection, session_id: str, key: str) -> list[
         low, high = max(first, done), min(last + 1, state.next_seq)
         if low < high:
             for events in stream(connection, state, low, high):
-                found.extend(event.seq for event in events if event_key(event.type, event.raw) == key)
+                found.extend(event.seq for event in events if key_of(event) == key)
             done = high
     return found
 

@@ -276,6 +276,14 @@ SPAN_GAP: Final = 64
 """A span of a key that would hold more foreign events than this in a row is two."""
 
 
+def key_of(event: Event) -> str | None:
+    """The call or message id that the event carries; None also if its payload is not what its type says."""
+    try:
+        return event_key(event.type, event.raw)
+    except msgspec.DecodeError:  # a store keeps what it is given: an import, say, from a later version
+        return None
+
+
 def key_spans(events: Iterable[Event]) -> list[Span]:
     """The runs of events that carry a call or message id.
 
@@ -284,7 +292,7 @@ def key_spans(events: Iterable[Event]) -> list[Span]:
     done: list[Span] = []
     spans: dict[str, list[int]] = {}
     for event in events:
-        key = event_key(event.type, event.raw)
+        key = key_of(event)
         if key is None:
             continue
         span, seq = spans.get(key), event.seq

@@ -106,6 +106,7 @@ def connect(path: Path, *, create: bool = False, page_size: int = PAGE_SIZE) -> 
         check_same_thread=False,
         timeout=BUSY_SECONDS,
     )
+    connection.text_factory = _text
     try:
         if fresh:
             _create(connection, page_size)
@@ -117,6 +118,11 @@ def connect(path: Path, *, create: bool = False, page_size: int = PAGE_SIZE) -> 
         connection.close()
         raise
     return connection
+
+
+def _text(data: bytes) -> str:
+    """Text that may be damaged: what it says is checked by whoever reads it, so it only has to be some text."""
+    return data.decode(errors="replace")
 
 
 def check_place(path: Path) -> None:

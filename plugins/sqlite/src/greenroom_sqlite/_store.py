@@ -22,7 +22,6 @@ from greenroom.sessions import (
     SessionDamaged,
     SessionEntry,
     check_id,
-    event_key,
     header_from_json,
     header_to_json,
 )
@@ -46,6 +45,7 @@ from ._reader import (
     read_types,
 )
 from ._records import Records
+from ._rows import key_of
 from ._schema import PAGE_SIZE
 from ._state import State, load, not_found
 from ._tail import inspect
@@ -212,17 +212,17 @@ class SqliteStore:
     async def types(self, session_id: str) -> Mapping[str, bool]:
         """See SessionStore.types."""
         queued = self._unwritten(session_id)
-        found = dict(await self._read(lambda c: read_types(c, session_id), session_id))
+        found = dict(await self._read(lambda c: read_types(c, session_id, queued=bool(queued)), session_id))
         for event in queued:
             found[event.type] = found.get(event.type, True) and event.ignorable
         return found
 
     async def find(self, session_id: str, key: str) -> Sequence[int]:
         """See SessionStore.find."""
-        queued = [event.seq for event in self._unwritten(session_id) if event_key(event.type, event.raw) == key]
-        found = await self._read(lambda c: find_key(c, session_id, key), session_id)
+        queued = self._unwritten(session_id)
+        found = await self._read(lambda c: find_key(c, session_id, key, queued=bool(queued)), session_id)
         last = found[-1] if found else -1
-        return [*found, *(seq for seq in queued if seq > last)]
+        return [*found, *(event.seq for event in queued if event.seq > last and key_of(event) == key)]
 
     async def read_blob(self, session_id: str, sha256: str) -> bytes:
         """See SessionStore.read_blob."""
@@ -267,7 +267,7 @@ class SqliteStore:
         """See SessionStore.verify."""
         lease = self._leases.get(session_id)
         if lease is not None:
-            await lease.flush("normal")
+            await self._writer.flush(lease.channel, full=False, once=True)
         return await self._read(lambda c: verify(c, session_id), session_id)
 
     async def repair(

@@ -263,7 +263,7 @@ class Writer:
         elif channel.backlog:
             return False
         elif channel.conflicts:
-            flush.fail(channel.conflicts.pop(0))
+            flush.fail(_told_once(channel.conflicts))
         else:
             flush.redeem(None)
         return True
@@ -374,6 +374,15 @@ class Writer:
             flush.fail(error)
         for call in calls:
             call.fail(error)
+
+
+def _told_once(conflicts: list[RecordConflict]) -> RecordConflict:
+    """The first conflict, with a note of each other; they are forgotten by that."""
+    first, *others = conflicts
+    conflicts.clear()
+    for other in others:
+        first.add_note(str(other))
+    return first
 
 
 def _write(channel: Channel, connection: sqlite3.Connection, batch: Batch) -> tuple[State, list[RecordConflict]] | None:
