@@ -105,15 +105,22 @@ class Decide(Caller[P, R]):
         audience = self._audience(arguments)
         opinions: list[Decision | None] = [None] * len(audience)
 
-        async def ask_one(place: int, impl: Impl) -> None:
-            opinions[place] = _opinion(impl, await self._engine.attempt(impl, arguments))
+        async def wait(place: int, impl: Impl, rest: Awaitable[Result]) -> None:
+            opinions[place] = _opinion(impl, await rest)
 
-        if len(audience) == 1:
-            await ask_one(0, audience[0])
-        else:
+        waiting = []
+        for place, impl in enumerate(audience):
+            begun = self._engine.begin(impl, arguments)
+            if isinstance(begun, tuple):
+                opinions[place] = _opinion(impl, begun)
+            else:
+                waiting.append((place, impl, begun))
+        if len(waiting) == 1:
+            await wait(*waiting[0])
+        elif waiting:
             async with anyio.create_task_group() as tasks:
-                for place, impl in enumerate(audience):
-                    tasks.start_soon(ask_one, place, impl)
+                for one in waiting:
+                    tasks.start_soon(wait, *one)
         given = [opinion for opinion in opinions if opinion is not None]
         # max keeps the first of equals, so ties go by order.
         return max(given, key=lambda opinion: opinion.verdict, default=None)

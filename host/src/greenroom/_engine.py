@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -82,15 +82,27 @@ class Engine:
         A value that comes after the time-out because the implementation swallowed
         its cancellation is not used.
         """
+        begun = self.begin(impl, arguments, passing)
+        return begun if isinstance(begun, tuple) else await begun
+
+    def begin(
+        self, impl: Impl, arguments: tuple[object, ...], passing: Sequence[BaseException] = ()
+    ) -> Result | Coroutine[Any, Any, Result]:
+        """Do as much of `attempt` as needs no waiting: all of it for a `def`; else return the rest."""
         since = perf_counter_ns()
         if impl.options.thread:
-            pending: Any = _ThreadCall(impl, impl.bind(arguments), self._overdue).run()
-        else:
-            # An `async def` runs nothing yet. A `def` that returns an awaitable has a caller that awaits.
-            pending, error = self._on_loop(impl, arguments, since)
-            if error is not None or not inspect.isawaitable(pending):
-                return self._recorded(impl, since, pending, error)
-        value, error = None, None
+            return self._finish(impl, since, _ThreadCall(impl, impl.bind(arguments), self._overdue).run(), passing)
+        # An `async def` runs nothing yet. A `def` that returns an awaitable has a caller that awaits.
+        value, error = self._on_loop(impl, arguments, since)
+        if error is None and value is not None and inspect.isawaitable(value):
+            return self._finish(impl, since, value, passing)
+        return self._recorded(impl, since, value, error)
+
+    async def _finish(
+        self, impl: Impl, since: int, pending: Awaitable[object], passing: Sequence[BaseException]
+    ) -> Result:
+        value: object = None
+        error: BaseException | None = None
         deadline = anyio.current_time() + (math.inf if impl.timeout is None else impl.timeout)
         bounded = anyio.CancelScope(deadline=deadline)
         # `try` is outside: leaving the scope may take the cancellation out of a group and raise the rest.
