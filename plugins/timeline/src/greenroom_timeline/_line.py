@@ -34,7 +34,8 @@ class Ranges:
 
     def shows(self, seq: int) -> bool:
         """Whether the event of that seq is on the line."""
-        return any(low <= seq and (high is None or seq < high) for low, high in self._shown)
+        low, _ = self._shown[-1]
+        return seq >= low or any(low <= seq and (high is None or seq < high) for low, high in self._shown)
 
     def hides(self, seq: int) -> bool:
         """Whether an event behind `seq` is hidden."""

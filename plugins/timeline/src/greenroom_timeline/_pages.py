@@ -21,6 +21,9 @@ from ._stretch import open_tail, stretch_after, stretch_before
 MAX_RESET: Final = 1_000
 """The largest page that starts a client over, whatever it asked for."""
 
+_DIRECTIONS: Final = get_args(Direction)
+_VIEWS: Final = get_args(View)
+
 
 def whole_limit(limit: object) -> int | None:
     """The limit as a count, None for everything. Raises ValueError for what is no number."""
@@ -31,11 +34,9 @@ def whole_limit(limit: object) -> int | None:
 
 async def fetch(feed: Feed, cursor: Cursor | None, direction: Direction, limit: float, view: View) -> Page:
     """See TimelineService.fetch."""
-    count = whole_limit(limit)
-    if direction not in get_args(Direction):
-        raise ValueError(f"a direction is one of {', '.join(get_args(Direction))}, not {direction!r}")
-    if view not in get_args(View):
-        raise ValueError(f"a view is one of {', '.join(get_args(View))}, not {view!r}")
+    count = limit if type(limit) is int and limit > 0 else whole_limit(limit)
+    if direction not in _DIRECTIONS or view not in _VIEWS:
+        raise ValueError(f"{direction!r}, {view!r}: known are {', '.join([*_DIRECTIONS, *_VIEWS])}")
     while True:
         await feed.sync()
         line, epoch = feed.line, feed.line.epoch
@@ -103,7 +104,7 @@ async def _rows_before(feed: Feed, stop: int, count: int | None) -> list[Row]:
 
 async def _stored_before(feed: Feed, stop: int, count: int | None) -> list[Row]:
     """The last rows below `stop`, from the log."""
-    size = feed.sizes.large_chunk if count is None else min(count + count // 4 + 16, feed.sizes.large_chunk)
+    size = feed.sizes.large_chunk if count is None else min(3 * count // 2 + 16, feed.sizes.large_chunk)
     found: list[Event] = []
     while stop > 0 and (count is None or len(found) < count):
         events, stop = await feed.source.back(feed.line.ranges, stop, size)
@@ -179,7 +180,7 @@ async def _stored_after(feed: Feed, cursor: int, count: int | None, stop: int) -
     """Rows and patches of the log in front of `stop`, until there are enough rows."""
     rows: list[Event] = []
     patches: list[Event] = []
-    size = feed.sizes.large_chunk if count is None else min(count + count // 4 + 16, feed.sizes.large_chunk)
+    size = feed.sizes.large_chunk if count is None else min(3 * count // 2 + 16, feed.sizes.large_chunk)
     for low, high in feed.line.ranges.up(cursor + 1, stop):
         for start in range(low, high, size):
             for event in await feed.source.read(start, min(start + size, high)):
