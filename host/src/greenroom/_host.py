@@ -219,9 +219,9 @@ class Host:
         self.hooks.configure(self.settings.hook_order)
         if self._discovery:
             self._find()
-        entries = [self._plugins.add(given(name), given=plugin) for name, plugin in self._given.items()]
-        waiting = [self._plugins.get(r.id) for r in self._plugins.records() if r.state is PluginState.DISCOVERED]
-        await self._plugins.load([*(plugin for plugin in waiting if plugin not in entries), *entries])
+        for name, plugin in self._given.items():
+            self._plugins.add(given(name), given=plugin)
+        await self._plugins.load_all()
         self._refuse_to_start_without(self._guard_missing())
         if not self._wiring.durable:
             self.warnings.append("no plugin keeps sessions: they live in memory and end with this process")
@@ -265,6 +265,7 @@ class Host:
         # Not bounded as a whole: each clean-up is, and none may be skipped.
         with anyio.CancelScope(shield=True):
             await self.scope.aclose()
+            await self.agents.aclose()
         self.scope.ground.tasks.cancel_scope.cancel()
 
     def _write_records(self) -> None:

@@ -20,9 +20,9 @@ from greenroom._kinds import Kind
 from greenroom._lifecycle import Phase, PluginMove, PluginState
 from greenroom._records import PluginRecord
 from greenroom._scope import Scope
-from greenroom._settings import validate_plugin
+from greenroom._settings.model import refuse_values, validate_plugin
 from greenroom._staging import Owner, Staged
-from greenroom.errors import PLUGIN_ERRORS, GreenroomError, PluginError, PluginLeaked, SettingsError
+from greenroom.errors import PLUGIN_ERRORS, GreenroomError, PluginError, PluginLeaked
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -66,7 +66,6 @@ class Plugin:
     imported: importing.Imported | None = None
     staged: Staged | None = None
     scope: Scope | None = None
-    section: PluginSection | None = None
     brought: list[tuple[str, object]] = field(default_factory=list)
     settings: BaseModel | None = None
     refused: PluginError | None = None
@@ -134,8 +133,13 @@ class Plugins:
         if earlier is not None:
             plugin.record.generation = earlier.record.generation
             plugin.was_policy = earlier.was_policy
+            del self._table[candidate.id]  # it stands where it was found last
         self._table[candidate.id] = plugin
         return plugin
+
+    async def load_all(self) -> None:
+        """Load everything that was found and not tried yet; see `load`."""
+        await self.load([plugin for plugin in self._table.values() if plugin.record.state is PluginState.DISCOVERED])
 
     async def load(self, plugins: Sequence[Plugin]) -> None:
         """Load plugins: stage all of them, then activate them in the order of `activate`.
@@ -185,19 +189,19 @@ class Plugins:
         record = plugin.record
         record.fire(PluginMove.LOAD)
         record.generation += 1
-        plugin.by_operator = False
-        plugin.refused = None
-        record.error = record.hint = None
+        record.phase, record.error, record.hint = Phase.DISCOVER, None, None
+        plugin.by_operator, plugin.refused = False, None
         started = time.perf_counter()
         try:
-            record.phase = Phase.DISCOVER
-            self._read_section(plugin)
+            section = self._section(plugin)
             record.phase = Phase.IMPORT
             target = await self._import(plugin)
             record.phase = Phase.CHECK
-            plugin.staged = self._hooks.check(target, self._owner(plugin))
+            candidate = plugin.candidate
+            owner = Owner(candidate.id, candidate.name, candidate.where, record.generation, section.timeout_cap)
+            plugin.staged = self._hooks.check(target, owner)
             record.phase = Phase.REGISTER
-            self._register(plugin)
+            self._register(plugin, plugin.staged, section)
         except PLUGIN_ERRORS as error:
             self._fail(plugin, error, PluginMove.LEAK if isinstance(error, PluginLeaked) else PluginMove.FAIL)
         except BaseException:
@@ -211,14 +215,13 @@ class Plugins:
             self._guard(plugin)
         return record.state is PluginState.LOADED
 
-    def _read_section(self, plugin: Plugin) -> None:
+    def _section(self, plugin: Plugin) -> PluginSection:
         candidate = plugin.candidate
         if candidate.problem is not None:
             raise PluginError(candidate.problem, hint=candidate.hint, plugin=candidate.id)
         section = self._settings.plugin(candidate.id, candidate.name)
-        plugin.section = section
-        plugin.record.required = section.required
-        plugin.record.guard = section.guard
+        plugin.record.required, plugin.record.guard = section.required, section.guard
+        return section
 
     async def _import(self, plugin: Plugin) -> object:
         if plugin.given is not None:
@@ -227,49 +230,31 @@ class Plugins:
         plugin.imported = await importing.import_with_timeout(plugin.candidate, self._settings.plugins.import_timeout)
         return plugin.imported.object
 
-    def _owner(self, plugin: Plugin) -> Owner:
-        candidate = plugin.candidate
-        where = f"{candidate.distribution} {candidate.version}" if candidate.distribution else candidate.target
-        assert plugin.section is not None  # noqa: S101  # read before anything is imported
-        return Owner(candidate.id, candidate.name, where, plugin.record.generation, plugin.section.timeout_cap)
-
-    def _register(self, plugin: Plugin) -> None:
+    def _register(self, plugin: Plugin, staged: Staged, section: PluginSection) -> None:
         """Validate the settings, then call the `register` hooks and keep what they bring."""
-        assert plugin.staged is not None  # noqa: S101  # checked in the phase before
-        assert plugin.section is not None  # noqa: S101  # the same
-        plugin.brought.clear()
-        impl = plugin.staged.impl("plugin_settings")
+        impl = staged.impl("plugin_settings")
         model = self._hooks.plugin_settings.of(impl) if impl is not None else None
-        if model is None and plugin.section.values:
-            key = next(iter(plugin.section.values))
-            raise SettingsError(
-                f"the plugin {plugin.record.id} takes no settings, but [{plugin.section.table}] has {key!r}",
-                hint="remove the table, or load a version that implements plugin_settings",
-                plugin=plugin.record.id,
-            )
-        plugin.settings = validate_plugin(plugin.section, model) if model is not None else None
-        for other in plugin.staged.impls:
+        if model is None:
+            refuse_values(section)
+        else:
+            plugin.settings = validate_plugin(section, model)
+        for other in staged.impls:
             if other.spec.kind is Kind.REGISTER and other is not impl:
                 registrar = self._registrars.get(other.spec.name)
                 arguments = registrar.arguments(plugin.settings) if registrar is not None else ()
                 plugin.brought.append((other.spec.name, self._hooks.bring(other, arguments)))
 
-    def _check_requires(self, plugin: Plugin) -> None:
-        assert plugin.staged is not None  # noqa: S101  # it was checked
+    def _check_requires(self, staged: Staged) -> None:
         usable = {PluginState.LOADED, PluginState.ACTIVE}
-        there = {
-            name
-            for other in self._table.values()
-            if other.record.state in usable
-            for name in (other.record.id, other.record.name)
-        }
-        for impl in plugin.staged.impls:
+        records = [record for record in self.records() if record.state in usable]
+        there = {name for record in records for name in (record.id, record.name)}
+        for impl in staged.impls:
             missing = [name for name in impl.options.requires if name not in there]
             if missing:
                 raise PluginError(
-                    f"{plugin.record.id} requires {', '.join(missing)} (hook {impl.spec.name}, {impl.where})",
+                    f"{impl.plugin} requires {', '.join(missing)} (hook {impl.spec.name}, {impl.where})",
                     hint=f"install {missing[0]}, or see why it is not active: greenroom plugins info {missing[0]}",
-                    plugin=plugin.record.id,
+                    plugin=impl.plugin,
                 )
 
     def _by_activation(self, plugins: Iterable[Plugin]) -> list[Plugin]:
@@ -286,8 +271,10 @@ class Plugins:
         return [by_id.pop(name) for name in order if name in by_id] + list(by_id.values())
 
     async def _start(self, plugin: Plugin) -> None:
-        record = plugin.record
-        plugin.scope = Scope(
+        record, staged = plugin.record, plugin.staged
+        if staged is None:
+            return  # it was unloaded while others were loaded
+        plugin.scope = scope = Scope(
             f"plugin {record.id}",
             self._root.ground,
             parent=self._root,
@@ -298,21 +285,20 @@ class Plugins:
         record.fire(PluginMove.START)
         record.phase = Phase.ACTIVATE
         try:
-            await self._root.ground.tasks.start(self._live, plugin, name=plugin.scope.label)
+            await self._root.ground.tasks.start(self._live, plugin, staged, scope, name=scope.label)
         except PLUGIN_ERRORS as error:
             record.error, record.hint = said(error)
             self._root.ground.report("plugin_failed", error, self._root)
             self._changed()
 
-    async def _live(self, plugin: Plugin, *, task_status: TaskStatus[None]) -> None:
+    async def _live(self, plugin: Plugin, staged: Staged, scope: Scope, *, task_status: TaskStatus[None]) -> None:
         """Be the plugin's task from `activate` until everything of it is undone."""
-        record, scope = plugin.record, plugin.scope
-        assert scope is not None  # noqa: S101  # made while registering
+        record = plugin.record
         try:
             await scope.run(
-                lambda _scope: self._activate(plugin),
-                lambda: self._ready(plugin),
-                lambda cause: self._stopping(plugin, cause),
+                lambda _scope: self._activate(plugin, staged, scope),
+                lambda: self._ready(plugin, staged, scope),
+                lambda cause: self._stopping(plugin, staged, cause),
                 task_status=task_status,
             )
         finally:
@@ -325,44 +311,38 @@ class Plugins:
             self._guard(plugin)
             self._changed()
 
-    async def _activate(self, plugin: Plugin) -> None:
-        assert plugin.staged is not None  # noqa: S101  # it was checked
-        assert plugin.scope is not None  # noqa: S101  # it was registered
+    async def _activate(self, plugin: Plugin, staged: Staged, scope: Scope) -> None:
         if plugin.refused is not None:
             raise plugin.refused
-        self._check_requires(plugin)
-        impl = plugin.staged.impl("activate")
+        self._check_requires(staged)
+        impl = staged.impl("activate")
         if impl is not None:
-            await self._hooks.activate.of(impl, plugin.scope)
-        for late in plugin.staged.impls:
+            await self._hooks.activate.of(impl, scope)
+        for late in staged.impls:
             registrar = self._registrars.get(late.spec.name)
-            if registrar is None or late.spec.kind is Kind.REGISTER:
-                continue
-            value = await self._hooks.bring_late(late, registrar.arguments(plugin.settings))
-            if value is not None:
+            if registrar is not None and late.spec.kind is not Kind.REGISTER:
+                value = await self._hooks.bring_late(late, registrar.arguments(plugin.settings))
                 plugin.brought.append((late.spec.name, value))
 
-    def _ready(self, plugin: Plugin) -> None:
+    def _ready(self, plugin: Plugin, staged: Staged, scope: Scope) -> None:
         """Publish everything in one step; what was added before a refusal is undone with the scope."""
-        assert plugin.staged is not None  # noqa: S101  # it was checked
-        assert plugin.scope is not None  # noqa: S101  # it was registered
+        record = plugin.record
         for hook, value in plugin.brought:
             if hook in self._registrars and value is not None:
-                self._registrars[hook].add(plugin.scope, value)
-        for feed in self._hooks.feeds(plugin.staged):
-            plugin.scope.spawn(feed, name=f"observers of {plugin.record.id}")
-        self._hooks.publish(plugin.staged)
-        plugin.record.fire(PluginMove.READY)
-        plugin.record.phase = Phase.RUN
-        plugin.record.effects = plugin.scope.effects().count()
-        plugin.was_policy = any(impl.spec.kind is Kind.DECIDE for impl in plugin.staged.impls)
+                self._registrars[hook].add(scope, value)
+        for feed in self._hooks.feeds(staged):
+            scope.spawn(feed, name=f"observers of {record.id}")
+        self._hooks.publish(staged)
+        record.fire(PluginMove.READY)
+        record.phase = Phase.RUN
+        record.effects = scope.effects().count()
+        plugin.was_policy = any(impl.spec.kind is Kind.DECIDE for impl in staged.impls)
         self._guard(plugin)
 
-    def _stopping(self, plugin: Plugin, cause: BaseException | None) -> None:
+    def _stopping(self, plugin: Plugin, staged: Staged, cause: BaseException | None) -> None:
         record = plugin.record
         if record.state is PluginState.ACTIVE:
-            assert plugin.staged is not None  # noqa: S101  # it was published
-            self._hooks.withdraw(plugin.staged)
+            self._hooks.withdraw(staged)
             record.fire(PluginMove.DRAIN if cause is None else PluginMove.CRASH)
             record.phase = Phase.DRAIN if cause is None else record.phase
         else:
@@ -381,9 +361,7 @@ class Plugins:
 
     def _forget(self, plugin: Plugin) -> None:
         """Let go of the plugin's objects, so that its modules can be collected."""
-        plugin.scope = None
-        plugin.settings = None
-        plugin.staged = None
+        plugin.scope = plugin.settings = plugin.staged = None
         plugin.brought.clear()
         if plugin.imported is not None:
             importing.forget(plugin.imported)

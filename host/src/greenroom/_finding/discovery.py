@@ -58,6 +58,11 @@ class Candidate:
     hint: str | None = None
 
     @property
+    def where(self) -> str:
+        """The distribution with its version, or else the target: what error texts name."""
+        return f"{self.distribution} {self.version}" if self.distribution is not None else self.target
+
+    @property
     def shadowed(self) -> bool:
         """Whether another one is used instead."""
         return self.shadowed_by is not None

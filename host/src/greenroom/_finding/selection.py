@@ -123,19 +123,13 @@ def _with_conflicts(chosen: list[Candidate]) -> list[Candidate]:
 
 
 def _conflict(candidate: Candidate, others: list[Candidate]) -> Candidate:
-    names = " and ".join(f"{c.id} ({_whose(c)})" for c in [candidate, *others])
+    names = " and ".join(f"{c.id} ({c.where})" for c in [candidate, *others])
     if any(normalize(c.id) == normalize(candidate.id) for c in others):
         hint = "rename one of them, or take it out of [plugins] load"
     else:
         deny = " or ".join(f'"{c.id}"' for c in [*others, candidate])
         hint = f"keep one of them: add the full id of the other to [plugins] deny: {deny}"
     return replace(candidate, problem=f"the name {candidate.name!r} is taken twice, by {names}", hint=hint)
-
-
-def _whose(candidate: Candidate) -> str:
-    if candidate.distribution is not None:
-        return f"{candidate.distribution} {candidate.version}"
-    return candidate.target
 
 
 def _unknown(name: str, key: str, candidates: Sequence[Candidate]) -> str | None:

@@ -52,6 +52,18 @@ class PluginSection:
         return None
 
 
+def refuse_values(section: PluginSection) -> None:
+    """Check the settings of a plugin without a model.
+
+    Raises:
+        SettingsError: there are any.
+    """
+    for key in section.values:
+        message = f"the plugin {section.plugin} takes no settings, but [{section.table}] has {key!r}"
+        hint = "remove the table, or load a version that implements plugin_settings"
+        raise SettingsError(message, hint=hint, plugin=section.plugin)
+
+
 def validate_plugin(section: PluginSection, model: type[Model]) -> Model:
     """The plugin's settings as its model.
 

@@ -70,9 +70,8 @@ def _plugin_schema(state: CliState, name: str) -> dict[str, object]:
     candidate = _candidate(state, found, name)
     imported = anyio.run(import_with_timeout, candidate, found.plugins.import_timeout)
     hooks = Hooks()
-    where = f"{candidate.distribution} {candidate.version}" if candidate.distribution else candidate.target
     section = found.plugin(candidate.id, candidate.name)
-    staged = hooks.check(imported.object, Owner(candidate.id, candidate.name, where, 1, section.timeout_cap))
+    staged = hooks.check(imported.object, Owner(candidate.id, candidate.name, candidate.where, 1, section.timeout_cap))
     impl = staged.impl("plugin_settings")
     model = hooks.plugin_settings.of(impl) if impl is not None else None
     own: dict[str, object] = {"type": "object", "properties": {}}
