@@ -121,6 +121,14 @@ class Agent:
         """Queue a message that opens a turn of its own. Raises as `send`."""
         return self.send(prompt, "next-turn", wake=True)
 
+    def wake(self) -> None:
+        """Begin with what waits, for instance after a resume; at work, or with nothing waiting, it does nothing.
+
+        Raises:
+            AgentClosed: the agent is not published, or is being closed.
+        """
+        self._live().wake()
+
     def steer(self, prompt: Prompt, *, otherwise: Otherwise = "queue") -> Pending[str]:
         """Put a message into the running turn; at rest it opens one.
 

@@ -211,6 +211,11 @@ class AgentDriver:
                 self.wakers.add(message.id)
             self.drain.wake()
 
+    def wake(self) -> None:
+        """See `Agent.wake`."""
+        if self.agent.inbox.next_turn:
+            self.drain.wake()
+
     def steer(self, message: Message, *, otherwise: Otherwise) -> Pending[str]:
         """See `Agent.steer`."""
         return self.control.steer(message, otherwise)
