@@ -21,6 +21,7 @@ from greenroom.agents._interfaces import (
     Otherwise,
     Pending,
 )
+from greenroom.agents._mount import mount_plugin
 from greenroom.agents._states import AgentState, Closed
 from greenroom.agents._stream import RunResult, TurnStream
 from greenroom.providers import Mode, PermissionRequest, PermissionResponse
@@ -28,6 +29,7 @@ from greenroom.sessions import Message
 from greenroom.sessions.vocabulary import PluginSource, Source, Target, Text, UserSource
 
 if TYPE_CHECKING:
+    from greenroom._hooks import Hooks
     from greenroom.agents._initiator import Initiators
     from greenroom.sessions import Session, SessionLease
 
@@ -64,6 +66,7 @@ class Agent:
         inbox: Inbox,
         options: AgentOptions,
         initiators: Initiators,
+        hooks: Hooks,
         owner: Agent | None = None,
         internal: bool = False,
     ) -> None:
@@ -74,6 +77,7 @@ class Agent:
         self.initiators: Final = initiators
         self.owner: Final = owner
         self.internal: Final = internal
+        self._hooks = hooks
         self._driver: Driver | None = None
         self._published = False
         self._leaving = False
@@ -262,6 +266,18 @@ class Agent:
     async def hydrate(self) -> None:
         """Replay the provider's own history into a session that has none."""
         await self._live().hydrate()
+
+    async def mount(self, plugin: object, *, name: str | None = None) -> Scope:
+        """Activate a plugin object for this agent alone; it leaves with the agent, or when the returned scope closes.
+
+        Its hooks hear this agent and its descendants. Cancelled: it was not mounted.
+
+        Raises:
+            PluginError: it is no plugin.
+            HookError: its `activate` raised.
+            ScopeClosed: the agent is going.
+        """
+        return await mount_plugin(self._hooks, self, plugin, name)
 
     async def flush(self) -> None:
         """Log everything the provider has said so far and wait until it is durable."""

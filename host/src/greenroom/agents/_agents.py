@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+import anyio
+
 from greenroom.agents._errors import NoFactory
 from greenroom.agents._initiator import Initiators
 from greenroom.agents._interfaces import AgentFactory, AgentOptions, AgentSpec
-from greenroom.agents._pipeline import Made, Pipeline, Plan, Report, Setup
+from greenroom.agents._pipeline import IDLE_LIMIT, Made, Pipeline, Plan, Report, Setup
 from greenroom.errors import GreenroomError, NameTaken
 from greenroom.sessions.vocabulary import AgentConfig
 
@@ -242,8 +244,10 @@ class Agents:
         return await self._make(Plan(child, prepare, "startup", owner, chosen, setup=setup))
 
     async def aclose(self) -> None:
-        """Wait until no chain of any agent runs; the agents themselves end with their owners."""
-        await self.initiators.aclose()
+        """Wait until no chain of any agent runs, at most 5 s; the agents themselves end with their owners."""
+        with anyio.move_on_after(IDLE_LIMIT):
+            await self.initiators.aclose()
+        self.initiators.disable()
 
     async def _make(self, plan: Plan) -> AgentHandle:
         return AgentHandle(*await self._pipeline.make(plan, *self._slot.take()))

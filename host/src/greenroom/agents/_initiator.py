@@ -87,6 +87,10 @@ class Initiators:
             await self._changed.wait()
         self._closed = True
 
+    def disable(self) -> None:
+        """End it without waiting any longer: a chain that is left names nobody."""
+        self._closing = self._closed = True
+
 
 def current_initiator() -> Agent | None:
     """Return the agent whose chain caused the running code, or None."""

@@ -144,6 +144,7 @@ class Pipeline:
             inbox=Inbox(lambda splice: session.append(SPLICED, splice), lambda *fate: self._tell(agent, *fate)),
             options=plan.options,
             initiators=self._initiators,
+            hooks=self._hooks,
             owner=owner_of(owner),
             internal=plan.internal,
         )

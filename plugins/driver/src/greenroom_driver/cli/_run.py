@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
