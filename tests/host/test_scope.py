@@ -12,8 +12,8 @@ import pytest
 
 from greenroom._context import INITIATOR
 from greenroom._effect import EffectTree
-from greenroom._lifecycle import Machine
-from greenroom._scope import SCOPE, Scope, ScopeMove, ScopeState
+from greenroom._lifecycle import SCOPE, Machine, ScopeMove, ScopeState
+from greenroom._scope import Scope
 from greenroom.errors import GreenroomError, IllegalMove, ScopeClosed
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""The lifecycle of a plugin as a literal, and the machine that walks such a literal.
+"""The lifecycles of plugins and scopes as literals, and the machine that walks such a literal.
 
 The table is the only statement of what may follow what: error texts, tests and
 diagrams are derived from it. The form follows h11's `_state.py`.
@@ -107,6 +107,31 @@ PLUGIN: Final[dict[PluginState, dict[PluginMove, PluginState]]] = {
     },
     PluginState.BLOCKED: {PluginMove.LOAD: PluginState.LOADING},
     PluginState.LEAKED: {},  # a thread that hangs in an import can only be ended with the process
+}
+
+
+class ScopeState(StrEnum):
+    """Where a scope stands."""
+
+    NEW = "new"
+    OPEN = "open"
+    STOPPING = "stopping"
+    GONE = "gone"
+
+
+class ScopeMove(StrEnum):
+    """What can happen to a scope."""
+
+    RUN = "run"
+    STOP = "stop"
+    DRAINED = "drained"
+
+
+SCOPE: Final[dict[ScopeState, dict[ScopeMove, ScopeState]]] = {
+    ScopeState.NEW: {ScopeMove.RUN: ScopeState.OPEN, ScopeMove.STOP: ScopeState.STOPPING},
+    ScopeState.OPEN: {ScopeMove.STOP: ScopeState.STOPPING},
+    ScopeState.STOPPING: {ScopeMove.DRAINED: ScopeState.GONE},
+    ScopeState.GONE: {},
 }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
 import anyio
@@ -19,7 +18,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from greenroom._context import INITIATOR
 from greenroom._effect import Effect, EffectTree, Ground, Undo
 from greenroom._foreign import note, only, plugins_own
-from greenroom._lifecycle import Machine
+from greenroom._lifecycle import SCOPE, Machine, ScopeMove, ScopeState
 from greenroom.errors import PLUGIN_ERRORS, GreenroomError, ScopeClosed
 
 if TYPE_CHECKING:
@@ -32,31 +31,6 @@ Ts = TypeVarTuple("Ts")
 
 GRACE: Final = 5.0
 """Seconds that one clean-up may take before it is abandoned and named; an operator who stops a host waits for it."""
-
-
-class ScopeState(StrEnum):
-    """Where a scope stands."""
-
-    NEW = "new"
-    OPEN = "open"
-    STOPPING = "stopping"
-    GONE = "gone"
-
-
-class ScopeMove(StrEnum):
-    """What can happen to a scope."""
-
-    RUN = "run"
-    STOP = "stop"
-    DRAINED = "drained"
-
-
-SCOPE: Final[dict[ScopeState, dict[ScopeMove, ScopeState]]] = {
-    ScopeState.NEW: {ScopeMove.RUN: ScopeState.OPEN, ScopeMove.STOP: ScopeState.STOPPING},
-    ScopeState.OPEN: {ScopeMove.STOP: ScopeState.STOPPING},
-    ScopeState.STOPPING: {ScopeMove.DRAINED: ScopeState.GONE},
-    ScopeState.GONE: {},
-}
 
 
 class Scope:
