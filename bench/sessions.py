@@ -61,6 +61,10 @@ class NoLease:
         """Forget them."""
 
 
+def look(event: Event) -> None:
+    """Observe and do nothing."""
+
+
 def open_step(*, companion: bool = False, observers: int = 0) -> Session:
     """A session with an open step."""
     vocabulary, invariants = Vocabulary(), Invariants()
@@ -69,7 +73,7 @@ def open_step(*, companion: bool = False, observers: int = 0) -> Session:
     session = Session(HEADER, vocabulary, validators=[invariants.validator(HEADER, vocabulary)] if companion else [])
     session.connect(MemoryStore(), NoLease())
     for _ in range(observers):
-        session.observe(lambda event: None)
+        session.observe(look)
     session.append("turn/start", TurnStart(1, Trigger("message")))
     session.append("step/start", StepStart(1, 1))
     return session

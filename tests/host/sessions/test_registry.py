@@ -102,6 +102,7 @@ async def test_prepare_enter_announce_is_create_and_tells_once(heard, log):
     assert log == [("created", "a")]
 
 
+@pytest.mark.behaviour("D-636")
 async def test_a_discarded_session_leaves_its_id_free(registry, store):
     prepared = await registry.prepare(registry.new_header("a"))
     await prepared.discard()
@@ -121,7 +122,7 @@ async def test_one_session_cannot_be_entered_twice_or_elsewhere(registry, make_r
         registry.enter(prepared)
 
 
-@pytest.mark.behaviour("D-048")
+@pytest.mark.behaviour("D-048", "D-638")
 async def test_a_second_announcement_is_refused_also_from_inside_the_first(make_registry, log):
     refused = []
 
