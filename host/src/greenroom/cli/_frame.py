@@ -137,6 +137,8 @@ def _group(group: BaseExceptionGroup[BaseException]) -> int:
     """Answer a group as its members would be answered; one of another kind keeps the whole traceback."""
     if group.subgroup(KeyboardInterrupt) is not None:
         raise KeyboardInterrupt from group
+    if group.subgroup(BrokenPipeError) is not None:
+        raise BrokenPipeError from group
     known, rest = group.split(GreenroomError)
     if rest is not None or known is None or os.environ.get("GREENROOM_DEBUG") == "1":
         raise group

@@ -32,14 +32,17 @@ def run(
 ) -> None:
     """Run an agent on a prompt and print what it does.
 
+    Without PROMPT it is asked for, or read from a pipe; with --session, what waits there is continued.
     Ctrl-C cancels the turn; the session stays and can be continued. A second one leaves at once.
-    The exit status is 0 only if the turn ended by itself.
+    The exit status is 0 only if the turn that took the prompt completed.
     """
     import anyio
 
     from greenroom_driver.cli._run import Order, run_prompt
 
-    text = prompt if prompt is not None else _ask_prompt()
+    if session is not None and cwd is not None:
+        raise click.UsageError("a session keeps its directory: give --session or --cwd")
+    text = prompt if prompt is not None or session is not None else _ask_prompt()
     order = Order(text, provider, cwd, model, session, as_json)
     sys.exit(anyio.run(run_prompt, state, order))
 

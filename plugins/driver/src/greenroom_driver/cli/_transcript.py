@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import click
 
+from greenroom.providers import PermissionAllow, Usage
 from greenroom.sessions import Event
 from greenroom.sessions.vocabulary import Reason, Text, ToolCall, ToolResult, TurnEnd
 
@@ -28,7 +28,6 @@ class Transcript:
         self._echo_prompts = echo_prompts
         self._inline: str | None = None
         self._calls: dict[str, str] = {}
-        self._started = time.monotonic()
         self._methods: Mapping[str, Callable[[Any], None]] = {
             "user/message": self._prompt,
             "steering/message": self._prompt,
@@ -49,17 +48,18 @@ class Transcript:
         if method is not None:
             method(event.data)
 
-    def summary(self, session_id: str, end: TurnEnd | None) -> None:
+    def summary(self, session_id: str, seconds: float, usage: Usage | None) -> None:
         """Print the last line of a run."""
-        parts = [f"{time.monotonic() - self._started:.1f} s"]
-        usage = end.usage if end is not None else None
+        parts = [f"{seconds:.1f} s"]
         if usage is not None and (usage.input_tokens is not None or usage.output_tokens is not None):
             parts.append(f"{usage.input_tokens or 0} tokens in, {usage.output_tokens or 0} out")
         self._line(" · ".join([*parts, f"session {session_id}"]), dim=True)
 
-    def note(self, text: str) -> None:
-        """Print a line of ours."""
-        self._line(text, fg="yellow")
+    def finish(self) -> None:
+        """End the line that is being written, if there is one."""
+        if self._inline is not None:
+            click.echo()
+            self._inline = None
 
     def _piece(self, kind: str, text: object) -> None:
         if not text:
@@ -71,9 +71,7 @@ class Transcript:
         click.secho(clean(said), nl=False, dim=kind == "reasoning")
 
     def _line(self, text: str, **style: Any) -> None:  # noqa: ANN401 - click's own style options
-        if self._inline is not None:
-            click.echo()
-            self._inline = None
+        self.finish()
         click.secho(clean(text), **style)
 
     def _prompt(self, data: Any) -> None:  # noqa: ANN401 - the two kinds of prompts share a shape
@@ -92,16 +90,16 @@ class Transcript:
         self._line(line[:WIDTH] + ("…" if len(line) > WIDTH else ""), fg="red" if data.error else "cyan")
 
     def _answered(self, data: Any) -> None:  # noqa: ANN401 - two kinds of answers share a tag
-        verdict = "allowed" if type(data.response).__name__ == "PermissionAllow" else "denied"
-        self._line(f"  {verdict} by {data.by}", dim=True)
+        verdict = "allowed" if isinstance(data.response, PermissionAllow) else "denied"
+        why = getattr(data.response, "message", None)
+        self._line(f"  {verdict} by {data.by}" + (f": {why}" if why else ""), dim=True)
 
     def _end(self, data: TurnEnd) -> None:
         told = ending(data.reason)
         if told is not None:
             self._line(told, fg="red" if data.reason.kind == "error" else "yellow")
-        elif self._inline is not None:
-            click.echo()
-            self._inline = None
+        else:
+            self.finish()
 
 
 def ending(reason: Reason) -> str | None:
