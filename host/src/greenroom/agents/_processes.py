@@ -60,8 +60,7 @@ async def end_processes(dead: DeadOwner) -> None:
     for number, seconds in ((signal.SIGTERM, TERM_WAIT), (signal.SIGKILL, KILL_WAIT)):
         if await anyio.to_thread.run_sync(_signal, dead, number):
             with anyio.move_on_after(seconds):
-                while await anyio.to_thread.run_sync(_left_behind, dead):
-                    await anyio.sleep(POLL)
+                await _wait(dead)
     left = await anyio.to_thread.run_sync(_left_behind, dead)
     if left:
         raise ProcessNotEnded(
@@ -69,6 +68,14 @@ async def end_processes(dead: DeadOwner) -> None:
             session_id=dead.session_id,
             hint="end it by hand",
         )
+
+
+async def _wait(dead: DeadOwner) -> None:
+    """Wait until nothing is left; it is not our child, so there is no event to wait for."""
+    while True:
+        if not await anyio.to_thread.run_sync(_left_behind, dead):
+            return
+        await anyio.sleep(POLL)
 
 
 def _signal(dead: DeadOwner, number: signal.Signals) -> bool:
