@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from greenroom.sessions import SessionDamaged, UnreadableSession
+from greenroom.sessions import SessionDamaged, SessionExists, StoreStalled, UnreadableSession
 from greenroom_sqlite import SqliteStore
 from greenroom_sqlite._rebuild import repair_file
 from greenroom_testing import sample_header, sample_log
@@ -297,6 +297,63 @@ async def test_a_repair_of_the_file_reads_the_log_of_a_process_that_was_killed(p
     data[:4096] = b"\xff" * 4096
     copy.write_bytes(data)
     assert [(r.session_id, r.kept) for r in repair_file(copy).sessions] == [("s1", 30)]
+
+
+@pytest.mark.behaviour("D-649")
+async def test_a_header_of_another_session_is_refused_and_the_id_stays_taken_until_and_after_the_repair(path):
+    await fill(path, sessions=2)
+    other = "(SELECT {0} FROM sessions WHERE id = 's2')"
+    fields = ", ".join(f"{name} = {other.format(name)}" for name in ("header", "header_crc"))
+    edit(path, f"UPDATE sessions SET {fields} WHERE id = 's1'")
+    store = SqliteStore(path)
+    for read in (store.header, store.acquire):
+        with pytest.raises(SessionDamaged, match="header"):
+            await read("s1")
+    for _ in range(2):
+        with pytest.raises(SessionExists):
+            await store.create(sample_header("s1"))
+        await store.repair("s1")
+    assert await store.header("s1") == sample_header("s1")
+    await store.aclose()
+
+
+@pytest.mark.behaviour("D-656")
+async def test_after_a_repair_by_another_process_the_session_is_read_anew_and_a_vanished_file_is_an_error(path):
+    await fill(path)
+    reader, other = SqliteStore(path), SqliteStore(path)
+    folded = ["turn/start", "turn/end"]
+    assert len(await reader.read_from("s1", types=folded)) == 6
+    edit(path, f"UPDATE events SET crc = 0 WHERE id = {key(9)}")
+    with pytest.raises(SessionDamaged):
+        await reader.read_from("s1")
+    await other.repair("s1")
+    assert list(await reader.read_from("s1")) == sample_log(3)[:9]
+    assert [event.seq for event in await reader.read_from("s1", types=folded)] == [0, 5, 6]
+    assert (await reader.entry("s1")).next_seq == 9
+    await other.aclose()
+    path.rename(path.with_name("elsewhere"))
+    with pytest.raises(StoreStalled, match="removed"):
+        await reader.read_from("s1")
+    await reader.aclose()
+
+
+async def test_a_session_whose_row_stands_on_a_damaged_page_is_still_listed_by_its_name(path):
+    await fill(path, sessions=40, turns=1)
+    connection = sqlite3.connect(path)
+    query = "SELECT pageno FROM dbstat WHERE name = 'sessions' AND pagetype = 'leaf' ORDER BY path"
+    page = [row[0] for row in connection.execute(query)][1]
+    connection.close()
+    data = bytearray(path.read_bytes())
+    data[(page - 1) * 4096 : page * 4096] = b"\xff" * 4096
+    path.write_bytes(data)
+    store = SqliteStore(path)
+    entries = await store.list()
+    assert {entry.id for entry in entries} == {f"s{number}" for number in range(1, 41)}
+    hit = [entry.id for entry in entries if entry.error]
+    assert 0 < len(hit) < 40
+    whole = next(entry.id for entry in entries if entry.error is None)
+    assert list(await store.read_from(whole)) == sample_log(1)
+    await store.aclose()
 
 
 @pytest.mark.behaviour("D-706")

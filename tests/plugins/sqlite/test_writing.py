@@ -9,7 +9,16 @@ import anyio
 import pytest
 
 from greenroom.errors import GreenroomError
-from greenroom.sessions import Event, Extras, RecordConflict, RecordWrite, SessionDamaged, SessionFenced, StoreStalled
+from greenroom.sessions import (
+    Event,
+    Extras,
+    RecordConflict,
+    RecordWrite,
+    SessionDamaged,
+    SessionFenced,
+    SessionNotLive,
+    StoreStalled,
+)
 from greenroom_sqlite import SqliteStore, _lease
 from greenroom_sqlite._window import Window
 from greenroom_testing import sample_header, sample_log
@@ -398,3 +407,47 @@ async def test_an_id_that_is_none_never_reaches_the_file(store, wrong):
         with pytest.raises(ValueError, match="no session id"):
             await read(wrong)
     assert not store.path.exists()
+
+
+async def test_two_that_create_the_file_at_the_same_time_share_it(path):
+    for number in range(10):
+        place = path.parent / str(number) / "greenroom.db"
+        stores = [SqliteStore(place, barrier="normal") for _ in range(2)]
+
+        async def begin(store, name):
+            lease = await store.create(sample_header(name))
+            lease.append(sample_log(1))
+            await lease.release()
+
+        async with anyio.create_task_group() as group:
+            for store, name in zip(stores, "ab", strict=True):
+                group.start_soon(begin, store, name)
+        assert {entry.id for entry in await stores[0].list()} == {"a", "b"}
+        for store in stores:
+            await store.aclose()
+
+
+async def test_a_file_whose_creator_ended_before_its_tables_were_there_is_used(path):
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    assert path.stat().st_size > 0
+    store = SqliteStore(path, barrier="normal")
+    assert list(await store.list()) == []
+    lease = await store.create(sample_header())
+    lease.append(sample_log(1))
+    await store.aclose()
+    reader = SqliteStore(path)
+    assert list(await reader.read_from("s1")) == sample_log(1)
+    await reader.aclose()
+
+
+async def test_a_closed_store_takes_nothing_more(path):
+    store = SqliteStore(path, barrier="normal")
+    lease = await store.create(sample_header())
+    await store.aclose()
+    with pytest.raises(SessionNotLive):
+        lease.append(sample_log(1))
+    with pytest.raises(SessionNotLive):
+        await store.create(sample_header("other"))
+    await store.aclose()

@@ -19,7 +19,7 @@ from ._pages import Cell, Pages, Value
 from ._reader import header_id, mail_crc
 from ._records import record_crc
 from ._rows import INSERT, INSERT_KEY, MAX_SLOT, SLOT_BITS, Row, crc_base, header_crc, insert, key_spans, row_crc
-from ._schema import PAGE_SIZE, connect
+from ._schema import PAGE_SIZE, connect, sync_folder
 from ._state import State, from_row
 from ._tail import cut, derive, last_slot, stream
 
@@ -236,6 +236,7 @@ def _replace(path: Path, fresh: Path) -> str:
         if part.exists():
             part.replace(f"{backup}{suffix}")
     fresh.replace(path)
+    sync_folder(path.parent)
     return str(backup)
 
 

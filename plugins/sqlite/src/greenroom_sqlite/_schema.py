@@ -97,6 +97,7 @@ def connect(path: Path, *, create: bool = False, page_size: int = PAGE_SIZE) -> 
     if fresh:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY))
+        sync_folder(path.parent)
     elif path.stat().st_mode & 0o077:
         path.chmod(OWNER_ONLY)
     connection = sqlite3.connect(
@@ -108,7 +109,7 @@ def connect(path: Path, *, create: bool = False, page_size: int = PAGE_SIZE) -> 
     )
     connection.text_factory = _text
     try:
-        if fresh:
+        if fresh or _is_blank(connection, path):
             _create(connection, page_size)
         _check(connection, path)
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -137,6 +138,31 @@ def check_place(path: Path) -> None:
         raise GreenroomError(f"anybody may write to {path.parent}", hint=f"chmod o-w {path.parent}")
 
 
+def sync_folder(folder: Path) -> None:
+    """Make new names in the folder durable; where folders cannot be opened, the system does it by itself."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _is_blank(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether it has no content yet: whoever created it ended before the tables were there."""
+    try:
+        tables = _one(connection, "SELECT COUNT(*) FROM sqlite_schema")
+        return not tables and not _one(connection, "PRAGMA application_id")
+    except sqlite3.DatabaseError as error:
+        raise _unreadable(error, path) from error
+
+
+def _unreadable(error: sqlite3.DatabaseError, path: Path) -> Exception:
+    if isinstance(error, sqlite3.OperationalError):  # busy, full, no permission: not the content
+        return error
+    return SessionDamaged(f"the store {path} cannot be read: {error}", hint=REPAIR_HINT)
+
+
 def _create(connection: sqlite3.Connection, page_size: int) -> None:
     """Make the tables, unless another process was first."""
     connection.execute(f"PRAGMA page_size = {page_size}")
@@ -156,9 +182,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         found = _one(connection, "PRAGMA application_id"), _one(connection, "PRAGMA user_version")
         schema = {str(row[0]) for row in connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")}
     except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):  # busy, full, no permission: not the content
-            raise
-        raise SessionDamaged(f"the store {path} cannot be read: {error}", hint=REPAIR_HINT) from error
+        raise _unreadable(error, path) from error
     if found[0] != APPLICATION_ID:
         raise UnreadableSession(f"{path} is a database of another program", hint="name another file for the store")
     if found[1] > SCHEMA_VERSION:
