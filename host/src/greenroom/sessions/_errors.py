@@ -145,3 +145,9 @@ def unregistered(type_name: str, session_id: str, owner: str | None) -> EventRef
         plugin=owner,
         hint="register it with the hook event_types()" if owner else None,
     )
+
+
+def not_loaded(session: str) -> HistoryNotLoaded:
+    """The messages are asked for and their events are not in memory."""
+    text = f"the messages of session {session} are not in memory"
+    return HistoryNotLoaded(text, session_id=session, hint="await session.load_history() first")

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from greenroom.sessions._enclosed import append_enclosed
 from greenroom.sessions._encoding import Entry
-from greenroom.sessions._errors import HistoryNotLoaded, SessionNotLive, busy, closed, unregistered
+from greenroom.sessions._errors import SessionNotLive, busy, closed, not_loaded, unregistered
 from greenroom.sessions._event import Event, Header, Replace, Surface
 from greenroom.sessions._history import History
 from greenroom.sessions._messages import ModelMessage, fold_log
@@ -50,7 +50,7 @@ class Session:
         self.header: Final = header
         self.scope: object = None  # whose session it is; the registry says so when it enters
         self.vocabulary: Final = vocabulary
-        self.state = SessionState.of(header)
+        self._state = SessionState.of(header)
         self._entries = vocabulary.entries
         self._validators = tuple(validators)
         self._clock, self._new_id, self._report = ports.clock, ports.new_id, ports.report
@@ -70,7 +70,7 @@ class Session:
             self._plant(seed)
 
     def _plant(self, seed: Sequence[Event]) -> None:
-        events = adopt_seed(seed, self.vocabulary, self.state, self._fold)
+        events = adopt_seed(seed, self.vocabulary, self._state, self._fold)
         self._tail.extend(events)
         self._next = len(events)
         self._outlet.write(events, None)
@@ -85,9 +85,14 @@ class Session:
         return self.header.id
 
     @property
+    def state(self) -> SessionState:
+        """What is folded from the log."""
+        return self._state
+
+    @property
     def epoch(self) -> str:
         """The name of the current line of the timeline."""
-        return self.state.epoch
+        return self._state.epoch
 
     @property
     def next_seq(self) -> int:
@@ -181,7 +186,7 @@ class Session:
                 validator.commit()
             fold = FOLDS.get(type)
             if fold is not None:
-                fold(self.state, seq, data)
+                fold(self._state, seq, data)
                 if type == "session/recast":
                     self._cut(data)
             elif entry.surface and (surface is not None or self._history.keeping):
@@ -307,9 +312,7 @@ class Session:
         end = self._next if stop is None else min(stop, self._next)
         if self._store is None or (self._tail and start >= self._tail[0].seq) or start >= end:
             wanted = None if types is None else frozenset(types)
-            return [
-                event for event in self._tail if start <= event.seq < end and (wanted is None or event.type in wanted)
-            ]
+            return [e for e in self._tail if start <= e.seq < end and (wanted is None or e.type in wanted)]
         return await self._store.read_from(self.id, start, before=end, types=types, limit=None)
 
     async def find(self, key: str) -> Sequence[int]:
@@ -332,11 +335,7 @@ class Session:
         """
         if not (self._history.keeping and self._fold.complete):
             if self._store is not None and (not self._tail or self._tail[0].seq > 0) and self._next:
-                raise HistoryNotLoaded(
-                    f"the messages of session {self.id} are not in memory",
-                    session_id=self.id,
-                    hint="await session.load_history() first",
-                )
+                raise not_loaded(self.id)
             self._history.begin()
             self._take_history(tuple(self._tail), self._next)
         return self._history.messages(self._fold)
@@ -370,7 +369,7 @@ class Session:
 
     def restore(self, state: SessionState, next_seq: int, tail: Sequence[Event], store: SessionStore) -> None:
         """Be what the store holds: this folded state, and these latest events."""
-        self.state, self._next, self._store = state, next_seq, store
+        self._state, self._next, self._store = state, next_seq, store
         self._tail = deque(tail, TAIL_EVENTS)
         self._fold.complete = next_seq == 0
 
