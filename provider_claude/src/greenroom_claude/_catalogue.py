@@ -19,12 +19,21 @@ MODES = (
 )
 """The permission modes; `bypassPermissions` works only if the session was started with the ability."""
 
-REWIND = Command(name="rewind", description="Go back to an earlier message of this conversation", argument_hint="[id]")
+REWIND = Command(
+    name="rewind",
+    description="Take back what was done to files since a message (default: the last one)",
+    argument_hint="[id]",
+)
 """Our own command: the agent's is for its terminal only."""
 
 _DATE = re.compile(r"-20\d{6}(?=\[|$)")
 _LONG_CONTEXT = "[1m]"
 _LONG_WINDOW = 1_000_000
+
+
+def modes(*, bypass: bool) -> tuple[Mode, ...]:
+    """The modes of a session; `bypass`: it was started with the ability."""
+    return MODES if bypass else MODES[:-1]
 
 
 def catalogue(initialized: Json) -> Catalogue:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from greenroom.errors import GreenroomError
 from greenroom.providers import (
     JsonObject,
     PermissionAction,
@@ -14,6 +13,7 @@ from greenroom.providers import (
     PermissionRequested,
     PermissionResolved,
     PermissionResponse,
+    ProviderError,
     ProviderEvent,
     Raw,
 )
@@ -34,7 +34,7 @@ _MODE_OF_ACTION = {"implement": "acceptEdits", "implement_resume": "bypassPermis
 _HOST_ONLY = frozenset({"hook_callback", "mcp_message"})
 
 
-class MalformedAnswer(GreenroomError):
+class MalformedAnswer(ProviderError):
     """Raised when an answer does not fit its question; the question stays open."""
 
 

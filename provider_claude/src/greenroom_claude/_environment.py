@@ -36,6 +36,7 @@ OURS = {
     "CLAUDE_CODE_ENTRYPOINT": "sdk-py",  # how a program that drives it over stream-json names itself
     "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",  # it says when nothing runs
     "CLAUDE_CODE_STARTUP_FAILURE_RESULTS": "1",  # a bad mode is a frame, not only a line on stderr
+    "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING": "true",  # files can be taken back to a message
     "MCP_TIMEOUT": "600000",  # a tool of the host may wait for a person
     "MCP_TOOL_TIMEOUT": "600000",
 }

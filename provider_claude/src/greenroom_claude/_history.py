@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from greenroom.providers import Idle, JsonObject, ProviderEvent, SessionStarted, UsageUpdated
+from greenroom.providers import Idle, JsonObject, ProviderError, ProviderEvent, SessionStarted, UsageUpdated
 
 from . import _tasks
 from ._translate import Translator
@@ -56,6 +56,23 @@ def prompt_text(row: JsonObject) -> str | None:
 def last_prompt_id(rows: Sequence[JsonObject]) -> str | None:
     """The id of the last message that a person wrote: the one that a rewind without a target goes back to."""
     return next((text_at(row, "uuid") for row in reversed(branch(rows)) if prompt_text(row) is not None), None)
+
+
+def before(rows: Sequence[JsonObject], ident: str) -> str | None:
+    """The id of the answer that stands before a message; None if the message is the first one.
+
+    Raises:
+        ProviderError: the history has no such message.
+    """
+    known = {row_id: row for row in rows if (row_id := text_at(row, "uuid"))}
+    row = known.get(ident)
+    if row is None:
+        raise ProviderError(f"the history of Claude Code has no message {ident!r}")
+    while row is not None:
+        row = known.get(text_at(row, "parentUuid", "logicalParentUuid") or "")
+        if row is not None and row.get("type") == "assistant":
+            return text_at(row, "uuid")
+    return None
 
 
 def branch(rows: Sequence[JsonObject]) -> list[JsonObject]:

@@ -21,7 +21,7 @@ import msgspec
 import psutil
 
 from greenroom.errors import GreenroomError
-from greenroom.providers import JsonObject, decode_wire, storable
+from greenroom.providers import JsonObject, ProviderError, decode_wire, storable
 
 from . import _descendants
 from ._environment import redact
@@ -40,11 +40,11 @@ _Streams = tuple[anyio.abc.ByteSendStream, anyio.abc.ByteReceiveStream, anyio.ab
 OnFrame = Callable[[Frame], Awaitable[None]]
 
 
-class ProcessExited(GreenroomError):
+class ProcessExited(ProviderError):
     """Raised when the agent's process is gone, or its pipe is."""
 
 
-class ControlRefused(GreenroomError):
+class ControlRefused(ProviderError):
     """Raised when the agent answers a control request with an error; `code` is its own word for it, or None."""
 
     def __init__(self, message: str, *, code: str | None) -> None:

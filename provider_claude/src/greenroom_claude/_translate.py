@@ -6,14 +6,14 @@ nobody here knows, or that is not what it should be, becomes a `raw` event and n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, KeysView
 
-from greenroom.errors import GreenroomError
 from greenroom.providers import (
     Compaction,
     Json,
     JsonObject,
     PermissionResponse,
+    ProviderError,
     ProviderEvent,
     Raw,
     TurnFailed,
@@ -94,10 +94,10 @@ class Translator:
 
         Raises:
             MalformedAnswer: the answer does not fit; the question stays open.
-            GreenroomError: no such question is open.
+            ProviderError: no such question is open.
         """
         if request_id not in self._state.questions:
-            raise GreenroomError(f"no question {request_id!r} is open")
+            raise ProviderError(f"no question {request_id!r} is open")
         question, request = self._state.questions[request_id]
         body = _control.answer_body(question, request, response)
         answer = {"subtype": "success", "request_id": request_id, "response": body}
@@ -129,6 +129,21 @@ class Translator:
     def native_id(self) -> str | None:
         """The agent's session id, as far as it is known."""
         return self._state.native_id
+
+    @property
+    def model(self) -> str | None:
+        """The model, in the agent's own words, as far as it is known."""
+        return self._state.model
+
+    @property
+    def context_max(self) -> int | None:
+        """Tokens that the model's context can hold, as far as it is known."""
+        return self._state.context_max
+
+    @property
+    def questions(self) -> KeysView[str]:
+        """The ids of the questions that wait for an answer."""
+        return self._state.questions.keys()
 
     @property
     def mode(self) -> str | None:
