@@ -12,7 +12,8 @@ import pytest
 
 from greenroom._finding.discovery import Candidate, discover
 from greenroom._finding.metadata import refresh_metadata
-from greenroom._settings import LoadEntry, Origin
+from greenroom._settings.layers import Origin
+from greenroom._settings.settings import LoadEntry
 
 if TYPE_CHECKING:
     from conftest import Site

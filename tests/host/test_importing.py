@@ -16,7 +16,8 @@ import pytest
 from greenroom._finding import importing
 from greenroom._finding.discovery import Candidate, discover
 from greenroom._finding.importing import Imported, forget, import_plugin, import_with_timeout
-from greenroom._settings import LoadEntry, Origin
+from greenroom._settings.layers import Origin
+from greenroom._settings.settings import LoadEntry
 from greenroom.errors import PluginError, PluginLeaked
 
 if TYPE_CHECKING:

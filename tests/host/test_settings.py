@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from greenroom._settings import HOST_KEYS, RESERVED_NAMES, Settings, load_settings, validate_plugin
 from greenroom._settings.layers import find_line, parse_key, parse_value
+from greenroom._settings.model import validate_plugin
+from greenroom._settings.rules import HOST_KEYS
+from greenroom._settings.settings import RESERVED_NAMES, Settings, load_settings
 from greenroom.cli._effective import effective
 from greenroom.cli._settings_file import edit_user_settings
 from greenroom.errors import PluginError, SettingsError
@@ -589,7 +591,7 @@ def test_edits_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 
 def test_reading_settings_imports_neither_pydantic_nor_tomlkit() -> None:
     code = (
-        "import sys, greenroom._settings as s; s.load_settings(); "
+        "import sys, greenroom._settings.settings as s; s.load_settings(); "
         "print(*({'pydantic', 'tomlkit', 'filelock', 'pluggy', 'anyio'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == []

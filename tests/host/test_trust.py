@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from greenroom._settings import load_settings
+from greenroom._settings.settings import load_settings
 from greenroom._trust import Trust, pinning, printable
 from greenroom.errors import SettingsError, TrustError
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from greenroom._lifecycle import PluginState
     from greenroom._records import PluginRecord
     from greenroom._scope import Scope
-    from greenroom._settings import Settings, load_settings
+    from greenroom._settings.settings import Settings, load_settings
     from greenroom._trace import Outcome
 
 __all__ = [
@@ -60,7 +60,7 @@ _HOME = {
     "_lifecycle": ("PluginState",),
     "_records": ("PluginRecord",),
     "_scope": ("Scope",),
-    "_settings": ("Settings", "load_settings"),
+    "_settings.settings": ("Settings", "load_settings"),
     "_trace": ("Outcome",),
 }
 

@@ -26,7 +26,7 @@ from greenroom._paths import make_data_directory
 from greenroom._records import PluginRecord, write_records
 from greenroom._scope import Scope
 from greenroom._services import Services
-from greenroom._settings import Settings, load_settings
+from greenroom._settings.settings import Settings, load_settings
 from greenroom._trust import check_project
 from greenroom._wiring.agents import AgentWiring
 from greenroom._wiring.sessions import SessionWiring

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from greenroom._finding.discovery import Candidate
-    from greenroom._settings import PluginSection, Settings
+    from greenroom._settings.model import PluginSection
+    from greenroom._settings.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from greenroom._finding.metadata import GROUP, Installed, declared_entry_points,
 from greenroom._settings.rules import HOST_KEYS
 
 if TYPE_CHECKING:
-    from greenroom._settings import LoadEntry
+    from greenroom._settings.settings import LoadEntry
 
 Origin = Literal["entry-point", "module", "file", "folder"]
 

@@ -13,7 +13,7 @@ from greenroom._finding.metadata import normalize, refresh_metadata
 from greenroom.errors import PluginError
 
 if TYPE_CHECKING:
-    from greenroom._settings import HostPluginSettings
+    from greenroom._settings.settings import HostPluginSettings
 
 NO_PLUGINS: Final = "GREENROOM_NO_PLUGINS"
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from greenroom._paths import SETTINGS_NAME, make_data_directory, write_atomically
-from greenroom._settings import LoadEntry, Settings, load_settings
+from greenroom._settings.settings import LoadEntry, Settings, load_settings
 from greenroom._trust.pinning import pin
 from greenroom.errors import TrustError
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from greenroom._diagnostics import Diagnostics
     from greenroom._hooks import Hooks
     from greenroom._scope import Scope
-    from greenroom._settings import Settings
+    from greenroom._settings.settings import Settings
 
 PAGE: Final = 1_000
 """Events that a lagged observer reads at a time."""

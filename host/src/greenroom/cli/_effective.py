@@ -9,7 +9,8 @@ from greenroom._settings.layers import KeyPath, Origin, variable_part
 from greenroom._settings.rules import HOST_KEYS, SECTION_KEYS
 
 if TYPE_CHECKING:
-    from greenroom._settings import PluginSection, Settings
+    from greenroom._settings.model import PluginSection
+    from greenroom._settings.settings import Settings
 
 DEFAULT = Origin("default", "default")
 

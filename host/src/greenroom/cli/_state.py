@@ -13,7 +13,7 @@ from greenroom.cli._output import escape
 
 if TYPE_CHECKING:
     from greenroom._host import Host
-    from greenroom._settings import Settings
+    from greenroom._settings.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class CliState:
         Raises:
             SettingsError: a layer is broken.
         """
-        from greenroom._settings import NO_PLUGINS_OPTION, load_settings
+        from greenroom._settings.settings import NO_PLUGINS_OPTION, load_settings
 
         overrides: dict[str, object] = dict(self.overrides)
         if self.no_plugins:

@@ -10,7 +10,7 @@ from pathlib import Path
 from greenroom._finding.discovery import Candidate, Origin, discover
 from greenroom._finding.selection import choose, find
 from greenroom._lifecycle import Phase, PluginState
-from greenroom._settings import Settings
+from greenroom._settings.settings import Settings
 from greenroom.cli._last_outcome import LastOutcome, read_records
 from greenroom.cli._state import CliState
 from greenroom.errors import GreenroomError

@@ -9,7 +9,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from greenroom._settings import RESERVED_NAMES
+from greenroom._settings.settings import RESERVED_NAMES
 from greenroom._version import API_VERSION, __version__
 from greenroom.errors import GreenroomError
 

@@ -17,7 +17,7 @@ from greenroom.errors import PluginError
 
 if TYPE_CHECKING:
     from greenroom._finding.discovery import Candidate
-    from greenroom._settings import Settings
+    from greenroom._settings.settings import Settings
 
 _SCHEMAS: dict[str, dict[str, object]] = {
     "strings": {"type": "array", "items": {"type": "string", "minLength": 1}},
