@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from greenroom.sessions._event import Event
-from greenroom.sessions._messages import FoldedLog, ModelMessage, Projector
-from greenroom.sessions._surface import SurfaceFold
+from greenroom.sessions._messages import ModelMessage, Projector, fold_log
+from greenroom.sessions._surface import SurfaceFold, refold
 
 
 class History:
@@ -31,10 +31,12 @@ class History:
         self.__init__()  # type: ignore[misc]  # the empty state is written down once
         self.keeping = True
 
-    def adopt(self, log: FoldedLog) -> None:
-        """What was kept since `begin` stands behind this log."""
+    def load(self, events: Iterable[Event], head: int, surface: SurfaceFold) -> None:
+        """Take in the log before seq `head`; what was kept since `begin` stands behind it."""
+        log = fold_log(events)
         self._messages, self._projector = log.messages, log.projector
         self._results = {event.seq: event for event in log.operations if event.type == "tool/result"}
+        surface.adopt(refold(log.operations), head)
 
     def push(self, event: Event) -> None:
         """Note an event that may become a message; it is decoded when somebody asks."""

@@ -12,13 +12,13 @@ from greenroom.sessions._encoding import Entry
 from greenroom.sessions._errors import SessionNotLive, busy, closed, not_loaded, unregistered
 from greenroom.sessions._event import Event, Header, Replace, Surface
 from greenroom.sessions._history import History
-from greenroom.sessions._messages import ModelMessage, fold_log
+from greenroom.sessions._messages import ModelMessage
 from greenroom.sessions._outlet import Outlet
 from greenroom.sessions._ports import Observer, Ports, Validator
 from greenroom.sessions._seed import adopt_seed
 from greenroom.sessions._state import FOLDS, SessionState
 from greenroom.sessions._store import Barrier, Extras, SessionLease, SessionStore
-from greenroom.sessions._surface import SurfaceFold, SurfaceView, refold, require_marker, require_sources
+from greenroom.sessions._surface import SurfaceFold, SurfaceView, require_marker, require_sources
 from greenroom.sessions._vocabulary import Undo, Vocabulary
 from greenroom.sessions.vocabulary import Blob, JsonValue, SeedEnd, SessionRecast, event_key
 
@@ -337,7 +337,7 @@ class Session:
             if self._store is not None and (not self._tail or self._tail[0].seq > 0) and self._next:
                 raise not_loaded(self.id)
             self._history.begin()
-            self._take_history(tuple(self._tail), self._next)
+            self._history.load(self._tail, self._next, self._fold)
         return self._history.messages(self._fold)
 
     async def load_history(self) -> None:
@@ -352,14 +352,9 @@ class Session:
                 self._history.keeping = False
                 raise
             if generation == self._fold.generation:  # else: replaced or cut meanwhile, read again
-                self._take_history(events, head)
+                self._history.load(events, head, self._fold)
             else:
                 self._history.keeping = False
-
-    def _take_history(self, events: Sequence[Event], head: int) -> None:
-        log = fold_log(events)
-        self._history.adopt(log)
-        self._fold.adopt(refold(log.operations), head)
 
     def connect(self, store: SessionStore, lease: SessionLease) -> None:
         """Enter: write what was held so far to the lease, and everything from now on."""
