@@ -19,7 +19,7 @@ from greenroom.sessions import (
     SessionNotLive,
     StoreStalled,
 )
-from greenroom_sqlite import SqliteStore, _lease
+from greenroom_sqlite import SqliteStore, _lease, _repair
 from greenroom_sqlite._window import Window
 from greenroom_testing import sample_header, sample_log
 
@@ -77,6 +77,8 @@ async def test_twenty_events_of_one_window_are_one_commit_of_what_they_were_then
         batch = [event]
         lease.append(batch)
         batch.clear()
+        with pytest.raises(AttributeError):
+            event.seq = 99
     assert commits(store) == before
     await lease.flush()
     assert commits(store) == before + 1
@@ -191,7 +193,7 @@ def limit(store: SqliteStore, more: int | None) -> None:
     connection.execute(f"PRAGMA max_page_count = {(1 << 30) - 2 if more is None else pages + more}")
 
 
-@pytest.mark.behaviour("D-669", "D-648")
+@pytest.mark.behaviour("D-669")
 async def test_a_full_disk_keeps_the_batch_in_order_tells_every_barrier_and_refuses_beyond_the_limit(store, caplog):
     lease = await store.create(sample_header())
     lease.append([big(0)])
@@ -203,6 +205,8 @@ async def test_a_full_disk_keeps_the_batch_in_order_tells_every_barrier_and_refu
     for _ in range(3):
         with pytest.raises(StoreStalled, match="full"):
             await lease.flush()
+    assert store._writer._window.remaining(0) is None  # nothing is tried again by itself
+    assert not store._writer._dirty
     await lease.room()  # it does not wait for a disk that is stalled
     with pytest.raises(StoreStalled, match=r"16 may wait.*full"):
         for seq in range(15, 40):
@@ -217,6 +221,56 @@ async def test_a_full_disk_keeps_the_batch_in_order_tells_every_barrier_and_refu
     assert [event.seq for event in await reader.read_from("s1", limit=None)] == list(range(count))
     assert list(await reader.verify("s1")) == []
     await reader.aclose()
+
+
+@pytest.mark.behaviour("D-648")
+async def test_a_store_that_cannot_be_opened_waits_for_nothing_and_works_once_it_can(tmp_path):
+    (tmp_path / "place").write_text("a file where a folder should be")
+    store = SqliteStore(tmp_path / "place" / "greenroom.db", barrier="normal", window=LONG)
+    for _ in range(2):
+        with pytest.raises(StoreStalled):
+            await store.create(sample_header())
+    assert store._writer._window.remaining(0) is None
+    (tmp_path / "place").unlink()
+    lease = await store.create(sample_header())
+    lease.append(sample_log(1))
+    await lease.flush()
+    lease.append(sample_log(1, seq=6))
+    await lease.flush()
+    assert list(await store.read_from("s1")) == sample_log(2)
+    await store.aclose()
+
+
+@pytest.mark.behaviour("D-708")
+async def test_the_file_has_a_write_ahead_log_whoever_changed_that(path):
+    store = SqliteStore(path, barrier="normal")
+    await (await store.create(sample_header("other"))).release()
+    await store.aclose()
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)
+    connection.close()
+    store = SqliteStore(path, barrier="normal")
+    lease = await store.create(sample_header())
+    lease.append(sample_log(1))
+    await lease.flush()
+    assert store._writer._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    await store.aclose()
+
+
+@pytest.mark.behaviour("D-707")
+async def test_a_repair_whose_session_moved_meanwhile_changes_nothing(store):
+    lease = await store.create(sample_header())
+    lease.append(sample_log(1))
+    await lease.release()
+    stale = await store._file.read_async(lambda c: _repair.plan(c, "s1", store._liveness, force=False))
+    stale.scan.note("event", "say that it found something")
+    stale.scan.whole = 3
+    lease = await store.acquire("s1")
+    lease.append(sample_log(1, seq=6))
+    await lease.release()
+    with pytest.raises(SessionDamaged, match="changed"):
+        await store.write(lambda c: _repair.apply(c, stale, store._liveness, force=False))
+    assert list(await store.read_from("s1")) == sample_log(2)
 
 
 async def test_a_batch_that_does_not_fit_does_not_hold_up_one_that_does(store):

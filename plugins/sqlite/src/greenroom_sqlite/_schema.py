@@ -112,6 +112,7 @@ def connect(path: Path, *, create: bool = False, page_size: int = PAGE_SIZE) -> 
         if fresh or _is_blank(connection, path):
             _create(connection, page_size)
         _check(connection, path)
+        _require_wal(connection, path)
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         for pragma in ("synchronous = NORMAL", "secure_delete = ON", "cell_size_check = ON"):
             connection.execute(f"PRAGMA {pragma}")
@@ -175,6 +176,15 @@ def _create(connection: sqlite3.Connection, page_size: int) -> None:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
+
+
+def _require_wal(connection: sqlite3.Connection, path: Path) -> None:
+    """Whoever changed the mode, it is the one for which barriers and readers are made. Raises GreenroomError."""
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise GreenroomError(
+            f"the store {path} cannot have a write-ahead log, only {mode!r}", hint="put it on a local file system"
+        )
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
