@@ -315,3 +315,72 @@ async def test_records_and_mail_go_with_the_events_they_belong_to(registry, stor
     await session.flush()
     assert await entered.lease.mail() == ()
     assert (await store.records("agents").get("a")).revision == 1
+
+
+@pytest.mark.behaviour("D-624", "D-633", "D-634")
+async def test_live_sessions_go_on_with_a_reloaded_store_and_keep_their_open_turn(registry, store, scripted):
+    entered = await registry.create(registry.new_header("a"))
+    empty = await registry.create(registry.new_header("b"))
+    session, script = entered.session, scripted(entered.session)
+    script.whole_turn()
+    script.turn()
+    session.append("notice", NOTE)
+    fresh = MemoryStore(store._medium)
+    await registry.move_to(fresh)
+    await store.aclose()
+    assert session.state.open_turn == 2
+    assert session.epoch == session.header.epoch
+    script.end()
+    empty.session.append("notice", NOTE)
+    await session.flush()
+    await empty.session.flush()
+    assert list(await fresh.read_from("a")) == list(session.tail)
+    assert len(await fresh.read_from("b")) == 1
+    await entered.close()
+    assert (await fresh.entry("a")).owner is None
+
+
+@pytest.mark.behaviour("D-633")
+async def test_what_a_live_session_is_ahead_of_the_store_is_written_on_adoption(registry, store, scripted):
+    entered = await registry.create(registry.new_header("a"))
+    session, script = entered.session, scripted(entered.session)
+    script.whole_turn()
+    await session.flush()
+    script.turn()
+    entered.lease.queued.clear()  # the old store died with these
+    store.kill()
+    fresh = MemoryStore(store._medium)
+    await registry.move_to(fresh)
+    await session.flush()
+    assert list(await fresh.read_from("a")) == list(session.tail)
+
+
+@pytest.mark.behaviour("D-633")
+async def test_what_is_appended_during_the_move_waits_for_the_new_store(registry, store, scripted):
+    entered = await registry.create(registry.new_header("a"))
+    session = entered.session
+    scripted(session).whole_turn()
+    fresh = SlowStore(store._medium)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(registry.move_to, fresh)
+        await fresh.waiting.wait()
+        event = session.append("notice", NOTE)
+        fresh.gate.set()
+    await session.flush()
+    assert (await fresh.read_from("a"))[-1] == event
+
+
+async def test_a_store_that_holds_something_else_does_not_get_the_session(registry, store, scripted):
+    entered = await registry.create(registry.new_header("a"))
+    other = await registry.create(registry.new_header("b"))
+    scripted(entered.session).whole_turn()
+    await entered.session.flush()
+    stored = store._medium.sessions["a"].events
+    stored[-1] = msgspec.structs.replace(stored[-1], time=7)
+    fresh = MemoryStore(store._medium)
+    with pytest.raises(ExceptionGroup, match="1 sessions could not be moved") as caught:
+        await registry.move_to(fresh)
+    assert "another session a" in str(caught.value.exceptions[0])
+    assert registry.list() == [other.session]
+    assert (await fresh.entry("a")).owner is None
+    other.session.append("notice", NOTE)

@@ -13,6 +13,7 @@ from greenroom.sessions._event import Event, Header, check_id
 from greenroom.sessions._fork import fork_seed
 from greenroom.sessions._invariants import Invariants, SessionChecks
 from greenroom.sessions._loading import resume_session
+from greenroom.sessions._moving import move_session
 from greenroom.sessions._ports import Ports, Validator
 from greenroom.sessions._session import Session
 from greenroom.sessions._store import EndProcess, SessionLease, SessionStore
@@ -234,6 +235,24 @@ class SessionRegistry:
         inherited = {"cwd": parent.cwd, "provider": parent.provider}
         lineage = {"parent_session": parent.id, "seed_length": len(seed), "origin": "fork"}
         return await self.prepare(self.new_header(child_id, **{**inherited, **fields, **lineage}), seed=seed)
+
+    async def move_to(self, store: SessionStore) -> None:
+        """Go on with another store object on the same place: its plugin was reloaded.
+
+        Every live session is flushed to the old store and taken over by the new one by
+        comparing tails; an open turn stays open. The caller closes the old store. Raises a
+        group of what failed; the sessions that could not be moved are detached.
+        """
+        failed: list[Exception] = []
+        self.store = store
+        for entered in list(self._live.values()):
+            try:
+                entered.lease = await move_session(entered.session, entered.lease, store, owner=self._owner)
+            except Exception as error:  # noqa: BLE001 - every session gets its turn; all failures are raised together
+                failed.append(error)
+                entered.detach()
+        if failed:
+            raise ExceptionGroup(f"{len(failed)} sessions could not be moved to {store.name}", failed)
 
     async def revalidate(self) -> None:
         """Give checks that were registered meanwhile their traces in every live session."""
