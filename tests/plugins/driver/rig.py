@@ -66,7 +66,9 @@ class Rig:
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait for something that the log or the provider shows; two seconds at most."""
         with anyio.fail_after(2):
-            while not condition():
+            while True:
+                if condition():
+                    return
                 await anyio.sleep(0.001)
 
     async def settle(self) -> None:

@@ -57,12 +57,16 @@ class Life:
         session_id: the id that it reserves.
         tasks: the host's task group, in which the teardown runs.
         teardown: ends the published agent; called once.
+
+    Attributes:
+        depart: what happens at once when the end is asked for, before the teardown runs.
     """
 
     def __init__(self, session_id: str, tasks: TaskGroup, teardown: Callable[[Life], Awaitable[None]]) -> None:
         self.session_id: Final = session_id
         self.agent: Agent | None = None
         self.published = False
+        self.depart: Callable[[], None] = lambda: None
         self.error: BaseException | None = None
         self.making: Final = anyio.CancelScope()
         self.gone = anyio.Event()
@@ -133,6 +137,7 @@ class Life:
             self._started = True
             if self.gone.is_set():
                 self.gone = anyio.Event()
+            self.depart()
             self._tasks.start_soon(self._run, name=f"closing agent {self.session_id}")
 
     async def _run(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
@@ -127,7 +128,7 @@ class Pipeline:
             raise
         # No await and nothing that fails from here on: it is published.
         self._made[life] = made
-        life.agent, life.published = made.agent, True
+        life.agent, life.published, life.depart = made.agent, True, partial(_depart, made)
         made.agent.publish()
         _driver_of(made).start()
         return made
@@ -215,8 +216,6 @@ class Pipeline:
         """End a published agent; raises if the provider's process would not end, with the lease kept."""
         made = self._made[life]
         agent, driver = made.agent, _driver_of(made)
-        agent.leave()
-        driver.cancel(Cause("disposed"), keep_inbox=True)
         with anyio.move_on_after(IDLE_LIMIT):
             await driver.when_idle()
         with anyio.fail_after(CLOSE_LIMIT):
@@ -260,6 +259,12 @@ def _listening(cancel: Abort | None, life: Life) -> Iterator[None]:
         yield
     finally:
         unlisten()
+
+
+def _depart(made: Made) -> None:
+    """From here on the agent is driven no more, and what runs is to end; what waits stays."""
+    made.agent.leave()
+    _driver_of(made).cancel(Cause("disposed"), keep_inbox=True)
 
 
 def _driver_of(made: Made) -> Driver:

@@ -59,6 +59,7 @@ class Drain:
         if self.activity is not activity or self._driver.runs.active is not None or activity.turn is not None:
             return
         if self._driver.closing:
+            self._rest(activity)
             return
         self._driver.scope.spawn(self.barrier, name="barrier")
         self._driver.upkeep.refresh_soon()

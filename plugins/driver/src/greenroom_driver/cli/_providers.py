@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import anyio
+import click
 
 from greenroom import Host
 from greenroom.agents import AgentError
@@ -29,14 +31,29 @@ async def choose(host: Host, wanted: str | None) -> tuple[str, str | None]:
     if wanted is not None:
         return wanted, None
     others = [spec for spec in host.providers.values() if spec.id != FALLBACK]
+    if others:  # a probe starts programs; nobody should wonder what is going on
+        click.secho(f"looking for an account: {', '.join(spec.label for spec in others)}", dim=True, err=True)
+    answers = await _probe_all(others)
     for spec in others:
-        if (await probe(spec)).ok:
+        if answers[spec.id].ok:
             return spec.id, None
     if FALLBACK not in host.providers:
         names = ", ".join(spec.id for spec in others) or "none"
         raise AgentError(f"no provider can be used here (installed: {names})", hint="greenroom providers check")
     why = "no other provider is installed" if not others else "no other provider can be used here"
     return FALLBACK, f"{why}: this replays a recorded session, no model is asked"
+
+
+async def _probe_all(specs: Sequence[ProviderSpec]) -> dict[str, Availability]:
+    answers: dict[str, Availability] = {}
+
+    async def ask(spec: ProviderSpec) -> None:
+        answers[spec.id] = await probe(spec)
+
+    async with anyio.create_task_group() as tasks:
+        for spec in specs:
+            tasks.start_soon(ask, spec)
+    return answers
 
 
 async def probe(spec: ProviderSpec) -> Availability:
@@ -61,11 +78,11 @@ async def check_providers(state: CliState, wanted: str | None) -> list[dict[str,
         if not specs:
             known = ", ".join(host.providers) or "none"
             raise GreenroomError(f"there is no provider {wanted or ''}".strip(), hint=f"installed: {known}")
-        return [await _row(spec) for spec in specs]
+        answers = await _probe_all(specs)
+        return [await _row(spec, answers[spec.id]) for spec in specs]
 
 
-async def _row(spec: ProviderSpec) -> dict[str, object]:
-    found = await probe(spec)
+async def _row(spec: ProviderSpec, found: Availability) -> dict[str, object]:
     models: str | None = None
     if found.ok:
         try:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -144,6 +145,12 @@ class _Run:
                 self._canceled = True
                 click.secho("\ncanceling the turn; once more to leave at once", fg="yellow", err=True)
                 tasks.start_soon(self._cancel)
+                tasks.start_soon(self._keep)
+
+    async def _keep(self) -> None:
+        """Make the session durable, so that leaving at once loses nothing of it."""
+        with suppress(GreenroomError):  # the end of the turn tells of it, if it gets that far
+            await self._agent.flush()
 
     async def _cancel(self) -> None:
         if await self._agent.cancel(Cause("user"), keep_inbox=True) is Canceled.REFUSED:
