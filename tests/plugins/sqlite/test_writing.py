@@ -405,6 +405,30 @@ async def test_a_very_large_batch_is_written_in_one_go(store):
     assert list(await store.verify("s1")) == []
 
 
+async def test_one_batch_of_any_size_is_taken_as_long_as_the_store_works(store):
+    lease = await store.create(sample_header())
+    lease.append([big(0)])
+    lease.append([big(seq) for seq in range(1, 40)])  # the replay of a history is one transaction
+    await lease.flush()
+    assert (await store.entry("s1")).next_seq == 40
+    lease.append([big(40, 100)])
+    blob = lease.put_blob(b"x" * (20 << 20))
+    await lease.flush()
+    assert len(await store.read_blob("s1", blob.sha256)) == 20 << 20
+
+
+async def test_a_lease_that_was_taken_in_the_same_process_does_not_take_the_new_one_along(store):
+    old = await store.create(sample_header())
+    old.append(sample_log(1))
+    await old.flush()
+    new = await store.acquire("s1", force=True)
+    old.append(sample_log(1, seq=6))
+    with pytest.raises(SessionFenced):
+        await old.release()
+    new.append(sample_log(1, seq=6))
+    assert list(await store.read_from("s1")) == sample_log(2)
+
+
 # --- the place
 
 

@@ -17,7 +17,14 @@ from ._rows import INSERT_KEY, Encoder, first_id, fold, header_crc, insert, key_
 from ._state import State
 
 MAX_BYTES: Final = 16 << 20
-"""The bounded batch: more is refused, so that a full disk cannot take the memory too."""
+"""The bounded batch, so that a full disk cannot take the memory too.
+
+A store that works takes any one batch on top of less than that: the replay of a history is one transaction. A store
+that is stalled takes nothing beyond it.
+"""
+
+_PART: Final = 4096
+"""Events that are made into rows at a time."""
 
 EVENT_OVERHEAD: Final = 200
 """Bytes that an event takes beside its payload, roughly."""
@@ -141,25 +148,30 @@ class Sink:
             )
 
     def _write_events(self, connection: sqlite3.Connection, events: list[Event]) -> State:
-        old = self.row
-        if old.next_seq == 0:
-            insert(connection, header_row(old))
+        """In parts, so that a fork of a long log is not in memory three times over; in one transaction all the same."""
+        state = self.row
+        if state.next_seq == 0:
+            insert(connection, header_row(state))
+        for at in range(0, len(events), _PART):
+            state = self._write_part(connection, state, events[at : at + _PART])
+        state.save(connection)
+        return state
+
+    def _write_part(self, connection: sqlite3.Connection, state: State, events: list[Event]) -> State:
         flat, folded = self.encoder.rows(events)
         insert(connection, flat)
         spans = key_spans(events)
-        connection.executemany(INSERT_KEY, [(old.number, *span) for span in spans])
-        new = msgspec.structs.replace(
-            old,
-            next_seq=old.next_seq + len(events),
+        connection.executemany(INSERT_KEY, [(state.number, *span) for span in spans])
+        return msgspec.structs.replace(
+            state,
+            next_seq=state.next_seq + len(events),
             updated_at=events[-1].time,
-            folded=old.folded + len(folded),
-            folded_crc=fold(old.folded_crc, folded),
-            keys=old.keys + len(spans),
-            keys_crc=sum_spans(old.keys_crc, spans),
-            types=old.types | self.encoder.types(events),
+            folded=state.folded + len(folded),
+            folded_crc=fold(state.folded_crc, folded),
+            keys=state.keys + len(spans),
+            keys_crc=sum_spans(state.keys_crc, spans),
+            types=state.types | self.encoder.types(events),
         )
-        new.save(connection)
-        return new
 
 
 def header_row(state: State) -> list[object]:

@@ -47,7 +47,7 @@ class SqliteLease:
         barrier: Barrier,
         taken_over: bool,
         torn: int,
-        forget: Callable[[str], None],
+        forget: Callable[[SqliteLease], None],
     ) -> None:
         self._file, self._writer, self._forget = file, writer, forget
         self._barrier: Barrier = barrier
@@ -106,16 +106,15 @@ class SqliteLease:
             return
         queued = backlog.size + size
         if queued > HURRY_BYTES:
-            self._hurry(queued)
+            self._hurry(size)
         if backlog.add(events, extras, size):
             self._hurried = False
             self._writer.admit(self.channel)
         self._next_seq = seq
 
-    def _hurry(self, queued: int) -> None:
+    def _hurry(self, size: int) -> None:
         """Do not wait for the window with so much. Raises StoreStalled if it is too much."""
-        if queued > MAX_BYTES:
-            self._stalled(queued)
+        self._require_space(size)
         if not self._hurried:
             self._hurried = True
             self._writer.hurry()
@@ -124,9 +123,7 @@ class SqliteLease:
         """See SessionLease.put_blob."""
         if self._over or self.channel.fenced is not None:
             self._refuse()
-        queued = self._backlog.size + len(data)
-        if queued > MAX_BYTES and self._backlog:
-            self._stalled(queued)
+        self._require_space(len(data))
         digest = hashlib.sha256(data).hexdigest()
         if self._backlog.add_blob(digest, bytes(data)):
             self._writer.admit(self.channel)
@@ -137,8 +134,10 @@ class SqliteLease:
             raise self.channel.fenced
         raise SessionNotLive(f"the lease of session {self._header.id} was released", session_id=self._header.id)
 
-    def _stalled(self, queued: int) -> None:
-        why = self.channel.failed
+    def _require_space(self, size: int) -> None:
+        why, queued = self.channel.failed, self._backlog.size
+        if queued < MAX_BYTES and (why is None or queued + size <= MAX_BYTES):
+            return
         raise StoreStalled(
             f"session {self._header.id} has {queued >> 20} MiB that are not written, {MAX_BYTES >> 20} may wait: "
             + (str(why.args[0]) if why else "the disk is slower than the producer"),
@@ -178,10 +177,11 @@ class SqliteLease:
             await self._writer.call(lambda connection: give_back(connection, self.channel.sink.row))
         finally:
             if self.channel.fenced is not None:
-                self._end()
-        self._end()
+                self.end()
+        self.end()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Nothing can be written any more; what is queued is gone."""
         if not self._over:
             self._over = True
-            self._forget(self._header.id)
+            self._forget(self)

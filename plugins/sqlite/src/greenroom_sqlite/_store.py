@@ -143,8 +143,9 @@ class SqliteStore:
         self._leases[state.id] = lease
         return lease
 
-    def _forget(self, session_id: str) -> None:
-        self._leases.pop(session_id, None)
+    def _forget(self, lease: SqliteLease) -> None:
+        if self._leases.get(lease.header.id) is lease:  # it may have been taken from it by force, in this process
+            del self._leases[lease.header.id]
 
     # --- reading
 
@@ -299,7 +300,8 @@ class SqliteStore:
         await self._writer.stop()
         self._file.close()
         self._liveness.let_go()
-        self._leases.clear()
+        for lease in list(self._leases.values()):
+            lease.end()
         if failed:
             raise ExceptionGroup(f"{self.name} could not release everything", failed)
 

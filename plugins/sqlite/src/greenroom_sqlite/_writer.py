@@ -151,9 +151,11 @@ class Writer:
     # --- the loop's side
 
     def signal(self, item: _Signal) -> None:
-        """Hand something to the thread. Raises SessionNotLive in a forked child, which has no business here."""
+        """Hand something to the thread. Raises SessionNotLive after `stop`, and in a forked child: it is not its."""
         if os.getpid() != self._pid:
             raise SessionNotLive(f"the store {self._file.path} belongs to process {self._pid}")
+        if self._ending:
+            raise SessionNotLive(f"the store {self._file.path} is closed")
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="greenroom-sqlite", daemon=True)
             self._thread.start()
@@ -177,8 +179,6 @@ class Writer:
     async def call(self, function: Callable[[sqlite3.Connection], T], *, full: bool = False) -> T:
         """Run a transaction and wait for it, also when cancelled: it is short, and its outcome must not get lost."""
         await anyio.lowlevel.checkpoint_if_cancelled()
-        if self._ending:
-            raise SessionNotLive(f"the store {self._file.path} is closed")
         ticket: Call[T] = Call(function, self._clock() + BUSY_LIMIT, full=full)
         self.signal(ticket)  # type: ignore[arg-type]  # the queue does not care what a call returns
         with anyio.CancelScope(shield=True):
