@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from greenroom import Host
-from greenroom.sessions import Event, Session, SessionRegistry
+from greenroom.sessions import Event, Session, SessionNotFound, SessionRegistry
 from greenroom.timeline import DEFAULT_LIMIT, Cursor, Direction, Entry, Page, View
 
 from ._events import Roles
@@ -44,7 +44,12 @@ class Timeline:
         view: View = "canonical",
     ) -> Page:
         """See TimelineService.fetch."""
-        return await fetch(self._feed(session_id), cursor, direction, limit, view)
+        feed = self._feed(session_id)
+        try:
+            return await fetch(feed, cursor, direction, limit, view)
+        except SessionNotFound:
+            self._drop(feed)
+            raise
 
     @asynccontextmanager
     async def subscribe(self, session_id: str, cursor: Cursor | None = None) -> AsyncIterator[Subscription]:
@@ -54,6 +59,9 @@ class Timeline:
         try:
             await feed.sync()
             yield Subscription(feed, cursor)
+        except SessionNotFound:
+            self._drop(feed)
+            raise
         finally:
             feed.readers -= 1
 
@@ -71,6 +79,12 @@ class Timeline:
         else:
             self._feeds.move_to_end(session_id)
         return feed
+
+    def _drop(self, feed: Feed) -> None:
+        """The session is not there, or no longer: those who follow it come to their end."""
+        if self._feeds.get(feed.source.id) is feed:
+            del self._feeds[feed.source.id]
+        feed.close()
 
     def _forget(self) -> None:
         """Let lines go that nobody follows, the longest unused first."""

@@ -37,7 +37,10 @@ class Source:
         return entry.next_seq
 
     async def kept(self, length: int) -> int:
-        """The first seq from which the log can be read: 0, unless a store has lost its beginning."""
+        """The first seq from which the log can be read: 0, unless a store has lost its beginning.
+
+        Raises SessionDamaged if not even the end can be read.
+        """
         low, high = 0, max(length - 1, 0)
         while low < high:
             middle = (low + high) // 2 if low else 0
@@ -46,6 +49,7 @@ class Source:
                 high = middle
             except SessionDamaged:
                 low = middle + 1
+        await self.read(low, min(low + 1, length))
         return low
 
     async def read(self, start: int, stop: int) -> Sequence[Event]:
