@@ -224,6 +224,12 @@ def test_a_seed_is_checked_before_anything_of_it_is_taken(header, vocabulary, po
         def replay(self, events):
             Judge.replayed = events
 
+        def stage(self, event, data):
+            pass
+
+        def commit(self):
+            pass
+
     with pytest.raises(SessionError):
         Session(header, vocabulary, seed=[*LOG, changed(START, seq=9)], validators=[Judge()], ports=ports)
     assert Judge.replayed is None

@@ -52,7 +52,7 @@ class Session:
         self.vocabulary: Final = vocabulary
         self._state = SessionState.of(header)
         self._entries = vocabulary.entries
-        self._validators = tuple(validators)
+        self.validate_with(validators)
         self._clock, self._new_id, self._report = ports.clock, ports.new_id, ports.report
         self._next = 0
         self._tail: deque[Event] = deque()
@@ -177,13 +177,13 @@ class Session:
                 event, span = Event(seq, now, type, raw, entry.ignorable), None
             else:
                 event, span = self._visible(entry, raw, data, surface, sources, time)
-            for validator in self._validators:
-                validator.stage(event, data)
+            for stage in self._stages:
+                stage(event, data)
             self._outlet.write((event,), extras)  # the commit: what follows cannot fail
             self._next = seq + 1
             self._tail.append(event)
-            for validator in self._validators:
-                validator.commit()
+            for commit in self._commits:
+                commit()
             fold = FOLDS.get(type)
             if fold is not None:
                 fold(self._state, seq, data)
@@ -371,6 +371,8 @@ class Session:
     def validate_with(self, validators: Sequence[Validator]) -> None:
         """Use these validators from now on; they have been told what the log holds."""
         self._validators = tuple(validators)
+        self._stages = tuple(validator.stage for validator in validators)
+        self._commits = tuple(validator.commit for validator in validators)
 
     def defer(self, call: Callable[[], None]) -> None:
         """Do it now, or when the append or the one-shot turn that is going on is over."""

@@ -125,7 +125,7 @@ def _call(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
     if data.call_id in trace.closed:
         return f"the call {data.call_id} has a result already"
     known = trace.calls.get(data.call_id)
-    if known is not None and known.started:
+    if known is not None and known[1]:
         return f"the call {data.call_id} runs already"
     return None
 
@@ -145,8 +145,9 @@ def _result(trace: LogTrace, event: Event, data: JsonValue) -> str | None:
     call = trace.calls.get(data.call_id)
     if call is None:
         return f"there is no unanswered call {data.call_id} in this turn"
-    if trace.reveals_steps and call.step != data.step:
-        return f"the call {data.call_id} is one of step {call.step}"
+    step, _started = call
+    if trace.reveals_steps and step != data.step:
+        return f"the call {data.call_id} is one of step {step}"
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,12 +11,8 @@ from msgspec.structs import replace
 from greenroom.sessions import Event, Header, InboxState, Vocabulary
 from greenroom.sessions.vocabulary import JsonValue
 
-
-class OpenCall(Struct, frozen=True):
-    """A tool request or call without a result: the step it belongs to, and whether it was started."""
-
-    step: int
-    started: bool
+OpenCall: TypeAlias = tuple[int, bool]
+"""A tool request or call without a result: the step it belongs to, and whether it was started."""
 
 
 class LogTrace(Struct, frozen=True):
@@ -83,12 +79,12 @@ def _header(trace: LogTrace, event: Event, data: JsonValue) -> LogTrace:
 def _assistant(trace: LogTrace, event: Event, data: JsonValue) -> LogTrace:
     if not data.requests:
         return trace
-    requested = {request.call_id: OpenCall(data.step, started=False) for request in data.requests}
+    requested = {request.call_id: (data.step, False) for request in data.requests}
     return replace(trace, seq=event.seq, calls={**trace.calls, **requested})
 
 
 def _call(trace: LogTrace, event: Event, data: JsonValue) -> LogTrace:
-    return replace(trace, seq=event.seq, calls={**trace.calls, data.call_id: OpenCall(data.step, started=True)})
+    return replace(trace, seq=event.seq, calls={**trace.calls, data.call_id: (data.step, True)})
 
 
 def _result(trace: LogTrace, event: Event, data: JsonValue) -> LogTrace:
