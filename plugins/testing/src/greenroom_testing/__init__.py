@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from greenroom_testing._conformance import Footprint, PluginConformance
 from greenroom_testing._fixtures import TmpPlugin, host, tmp_plugin
+from greenroom_testing._provider_conformance import ProviderConformance, RecordingLink
 from greenroom_testing._scripted import (
     EVERYTHING,
     ScriptedPlugin,
@@ -22,6 +23,8 @@ __all__ = [
     "EVERYTHING",
     "Footprint",
     "PluginConformance",
+    "ProviderConformance",
+    "RecordingLink",
     "ScriptedPlugin",
     "ScriptedProvider",
     "ScriptedSession",

@@ -182,6 +182,7 @@ class ScriptedProvider(Provider):
         starting, interrupting, steering, responding, opening, closing: async functions, the session first.
         sessions: all that were opened, `session` the last one.
         reply: what a turn says.
+        session_type: what `open` makes.
         reveals: whether a session tells its native id when its first turn begins.
         info, offered_modes, past, commands, works: what the session reports.
     """
@@ -199,6 +200,7 @@ class ScriptedProvider(Provider):
         self.capabilities = capabilities
         self.reply = reply
         self.reveals = True
+        self.session_type: type[ScriptedSession] = ScriptedSession
         self.sessions: list[ScriptedSession] = []
         self.opened: list[OpenRequest] = []
         self.all_requests: list[TurnRequest] = []
@@ -242,7 +244,7 @@ class ScriptedProvider(Provider):
     async def open(self, request: OpenRequest, link: ProviderLink) -> ProviderSession:
         """See `Provider.open`; what happens is `opening`."""
         self.opened.append(request)
-        session = ScriptedSession(self, request, link)
+        session = self.session_type(self, request, link)
         await self.opening(session)
         self.sessions.append(session)
         return session
