@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from greenroom._finding.discovery import Candidate
+from greenroom._finding.last_outcome import write_records
 from greenroom._finding.metadata import refresh_metadata
 from greenroom._lifecycle import Phase, PluginMove
-from greenroom._records import PluginRecord, write_records
+from greenroom._records import PluginRecord
 from greenroom.cli import run
 
 if TYPE_CHECKING:

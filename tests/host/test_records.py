@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from greenroom._finding.discovery import Candidate
+from greenroom._finding.last_outcome import LastOutcome, read_records, write_records
 from greenroom._lifecycle import Phase, PluginMove
-from greenroom._records import PluginRecord, write_records
-from greenroom.cli._last_outcome import LastOutcome, read_records
+from greenroom._records import PluginRecord
 from greenroom.errors import IllegalMove
 
 CANDIDATE = Candidate(

@@ -12,6 +12,7 @@ from greenroom._callers import Caller, Owned
 from greenroom._decision import Block, Decision, Verdict
 from greenroom._engine import failure
 from greenroom._foreign import error_text
+from greenroom._kinds import OnFailure
 from greenroom.errors import HookError
 
 if TYPE_CHECKING:
@@ -23,8 +24,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Setup(Caller[P, R]):
-    """Kinds `setup` and `gate`: awaited in order, the first failure ends it."""
+class InOrder(Caller[P, R]):
+    """Kinds `setup`, `gate` and `collect`: awaited in order.
+
+    Of a collect, a part that fails is missing; of the others, the first failure ends it.
+    """
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> list[Owned[R]]:
         """Await every implementation in order.
@@ -36,11 +40,12 @@ class Setup(Caller[P, R]):
             HookError: one raised or timed out; later ones are not called.
         """
         arguments = self._bound(args, kwargs)
-        return [
-            Owned(impl.plugin, impl.generation, value)
-            for impl in self._audience(arguments)
-            if (value := await self._one(impl, arguments)) is not None
-        ]
+        parts = []
+        for impl in self._audience(arguments):
+            value = await self._one(impl, arguments)
+            if value is not None:
+                parts.append(Owned(impl.plugin, impl.generation, value))
+        return parts
 
     async def of(self, impl: Impl, *args: P.args, **kwargs: P.kwargs) -> R:
         """Await one implementation, published or not.
@@ -53,23 +58,9 @@ class Setup(Caller[P, R]):
 
     async def _one(self, impl: Impl, arguments: tuple[object, ...]) -> Any:  # noqa: ANN401  # the hook's own result
         value, error = await self._engine.attempt(impl, arguments)
-        if error is not None:
+        if error is not None and self.spec.on_failure is not OnFailure.MISSING:
             raise failure(impl, error)
         return value
-
-
-class Collect(Caller[P, R]):
-    """Kind `collect`: each owner's part; a part that fails is missing."""
-
-    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> list[Owned[R]]:
-        """Return the parts in order, without the Nones."""
-        arguments = self._bound(args, kwargs)
-        parts = []
-        for impl in self._audience(arguments):
-            value, error = await self._engine.attempt(impl, arguments)
-            if error is None and value is not None:
-                parts.append(Owned(impl.plugin, impl.generation, value))
-        return parts
 
 
 class First(Caller[P, R]):

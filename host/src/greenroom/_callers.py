@@ -132,11 +132,8 @@ class Announce(Caller[P, R]):
         if not self.wanted:
             return
         arguments = self._bound(args, kwargs)
-        vetoes = []
-        for impl in self._audience(arguments):
-            _value, error = self._engine.attempt_now(impl, arguments)
-            if error is not None:
-                vetoes.append(failure(impl, error))
+        results = [(impl, self._engine.attempt_now(impl, arguments)) for impl in self._audience(arguments)]
+        vetoes = [failure(impl, error) for impl, (_value, error) in results if error is not None]
         if vetoes:
             raise ExceptionGroup(f"{self.spec.name} was vetoed", vetoes)
 

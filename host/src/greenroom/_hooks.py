@@ -123,9 +123,9 @@ _CALLERS: Final[Mapping[Kind, type[instant.Caller[Any, Any]]]] = {
     Kind.SLOT: instant.Register,
     Kind.ANNOUNCE: instant.Announce,
     Kind.OBSERVE: instant.Observe,
-    Kind.SETUP: waiting.Setup,
-    Kind.GATE: waiting.Setup,
-    Kind.COLLECT: waiting.Collect,
+    Kind.SETUP: waiting.InOrder,
+    Kind.GATE: waiting.InOrder,
+    Kind.COLLECT: waiting.InOrder,
     Kind.FIRST: waiting.First,
     Kind.DECIDE: waiting.Decide,
     Kind.REWRITE: waiting.Rewrite,
@@ -141,16 +141,16 @@ class Hooks:
     """
 
     plugin_settings: instant.Register[[], type[BaseModel] | None]
-    activate: waiting.Setup[[Scope], Awaitable[None] | None]
+    activate: waiting.InOrder[[Scope], Awaitable[None] | None]
     session_store: instant.Register[[BaseModel | None, Path | None], SessionStore | None]
     event_types: instant.Register[[], Iterable[EventType | TriggerKind | EndReason] | None]
-    invariants: waiting.Collect[[], Iterable[Invariant] | None]
+    invariants: waiting.InOrder[[], Iterable[Invariant] | None]
     session_created: instant.Announce[[Session], None]
     session_disposed: instant.Observe[[Session], None]
     session_event: instant.Observe[[Session, Event], None]
     providers: instant.Register[[Host, BaseModel | None], Iterable[ProviderSpec] | None]
     agent_factory: instant.Register[[Host], AgentFactory | None]
-    agent_setup: waiting.Setup[[Agent], Callable[[], None]]
+    agent_setup: waiting.InOrder[[Agent], Callable[[], None]]
     agent_created: instant.Announce[[Agent], None]
     agent_session_start: instant.Observe[[Agent, str], None]
     agent_disposed: instant.Observe[[Agent], None]
@@ -160,7 +160,7 @@ class Hooks:
     agent_inbox_claimed: instant.Observe[[Agent, Message, int | None], None]
     agent_inbox_discarded: instant.Observe[[Agent, Message], None]
     pre_step: waiting.Rewrite[[CallContext, Sequence[Message]], Sequence[Message]]
-    turn_stopping: waiting.Setup[[CallContext], None]
+    turn_stopping: waiting.InOrder[[CallContext], None]
     permission_request: waiting.Decide[[CallContext, PermissionRequest], Decision]
     normalize_tool_call: instant.FirstNow[[str, str, object, object], ToolDetail]
 

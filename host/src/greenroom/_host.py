@@ -18,12 +18,13 @@ from greenroom import _loading as loading
 from greenroom._diagnostics import Diagnostics, secret_values
 from greenroom._effect import Effect, EffectTree
 from greenroom._finding.discovery import at_path, discover, given
+from greenroom._finding.last_outcome import write_records
 from greenroom._finding.selection import choose, installed_one
 from greenroom._hooks import Hooks
 from greenroom._impl import Impl
 from greenroom._lifecycle import PluginState
 from greenroom._paths import make_data_directory
-from greenroom._records import PluginRecord, write_records
+from greenroom._records import PluginRecord
 from greenroom._scope import Scope
 from greenroom._services import Services
 from greenroom._settings.settings import Settings, load_settings
@@ -265,7 +266,8 @@ class Host:
         # Not bounded as a whole: each clean-up is, and none may be skipped.
         with anyio.CancelScope(shield=True):
             await self.scope.aclose()
-            await self.agents.aclose()
+            if hasattr(self, "agents"):  # else the start ended before there were any
+                await self.agents.aclose()
         self.scope.ground.tasks.cancel_scope.cancel()
 
     def _write_records(self) -> None:

@@ -1,21 +1,11 @@
-"""The record of a plugin, and the file that shows the last outcome to other processes."""
+"""The record of a plugin: what the host knows about it, for as long as the host lives."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Final
 
 from greenroom._finding.discovery import Candidate, Origin
 from greenroom._lifecycle import PLUGIN, Machine, Phase, PluginMove, PluginState
-from greenroom._paths import write_atomically
-from greenroom._version import __version__
-
-FILE: Final = "plugins.json"
-FORMAT: Final = 1  # readers take what they know from a higher one; a key never changes its meaning
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -84,23 +74,3 @@ class PluginRecord:
         """Return the record as plain data."""
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "machine"}
         return {**plain, "state": str(self.state), "phase": str(self.phase)}
-
-
-def write_records(data_dir: Path, records: Iterable[PluginRecord], clock: Callable[[], float]) -> None:
-    """Replace `plugins.json` as a whole; the data directory must exist.
-
-    Args:
-        data_dir: the data directory.
-        records: of all plugins of the host.
-        clock: seconds since 1970.
-
-    Raises:
-        OSError: the old file is as it was.
-    """
-    content = {
-        "format": FORMAT,
-        "time": datetime.fromtimestamp(clock(), UTC).isoformat(timespec="seconds"),
-        "greenroom": __version__,
-        "plugins": [record.to_json() for record in records],
-    }
-    write_atomically(data_dir / FILE, json.dumps(content, indent=1).encode())

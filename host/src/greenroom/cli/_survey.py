@@ -8,10 +8,10 @@ from datetime import datetime
 from pathlib import Path
 
 from greenroom._finding.discovery import Candidate, Origin, discover
+from greenroom._finding.last_outcome import LastOutcome, read_records
 from greenroom._finding.selection import choose, find
 from greenroom._lifecycle import Phase, PluginState
 from greenroom._settings.settings import Settings
-from greenroom.cli._last_outcome import LastOutcome, read_records
 from greenroom.cli._state import CliState
 from greenroom.errors import GreenroomError
 
