@@ -40,6 +40,7 @@ class Connection:
         self.spec: Final = spec
         self._session = session
         self._options = options
+        self._chosen = options  # until they stand in the log, which they do once a session is open
         self._make_link = make_link
         self._provider: Provider | None = None
         self._live: ProviderSession | None = None
@@ -109,24 +110,26 @@ class Connection:
             self._provider = self.spec.load()
         self._link = link = self._make_link()
         try:
-            return await self._provider.open(self._request(), link)
+            live = await self._provider.open(self._request(), link)
         except BaseException:
             link.close()
             self._link = None
             raise
+        self._chosen = AgentOptions()
+        return live
 
     def _request(self) -> OpenRequest:
-        config, header, options = self._session.state.config, self._session.header, self._options
+        config, header, chosen = self._session.state.config, self._session.header, self._chosen
         native = self._session.state.native_id
         resumes = native is not None and self.can(Capability.RESUME)
         return OpenRequest(
             session_id=self._session.id,
             cwd=Path(header.cwd) if header.cwd is not None else Path.cwd(),
-            model=config.model,
-            mode=config.mode,
-            thinking=config.thinking,
-            features=config.features or {},
-            max_output_tokens=options.max_output_tokens,
+            model=chosen.model or config.model,
+            mode=chosen.mode or config.mode,
+            thinking=chosen.thinking or config.thinking,
+            features={**(config.features or {}), **chosen.features},
+            max_output_tokens=self._options.max_output_tokens,
             handle=Handle(native_id=native) if resumes and native is not None else None,
         )
 

@@ -165,7 +165,8 @@ class AgentDriver:
         self.unhanded = await unhanded_messages(self.session)
         await self.connection.ensure()
         chosen = self.agent.options
-        self.writer.config(model=chosen.model, mode=chosen.mode, thinking=chosen.thinking)
+        features = dict(chosen.features) or None
+        self.writer.config(model=chosen.model, mode=chosen.mode, thinking=chosen.thinking, features=features)
 
     def start(self) -> None:
         """See `Driver.start`."""
