@@ -66,6 +66,20 @@ def check_listing(listing: str, expected: Sequence[str]) -> None:
         sys.exit(f"`plugins list` does not show {', '.join(missing)}:\n{listing}")
 
 
+def check_demo(wheels: Path, *, folder: Path, constraints: Sequence[str | Path], env: Mapping[str, str]) -> None:
+    """Install `greenroom[standard]` alone, its plugins only from the wheels, and run the demo without an account."""
+    scripts = folder / "standard" / ("Scripts" if os.name == "nt" else "bin")
+    install = ["uv", "pip", "install", "--python", scripts / "python", "--find-links", wheels, *constraints]
+    run(["uv", "venv", "--no-project", "--python", sys.executable, folder / "standard"], cwd=folder, env=env)
+    run([*install, "greenroom[standard]"], cwd=folder, env=env)
+    said = run([scripts / "greenroom", "run", "show me"], cwd=folder, env=env)
+    log = run([scripts / "greenroom", "log", "last"], cwd=folder, env=env)
+    more = run([scripts / "greenroom", "run", "--session", "last", "and then?"], cwd=folder, env=env)
+    for text, output in (("words.py", said), ("> show me", log), ("report.py", more)):
+        if text not in output:
+            sys.exit(f"the demo does not show {text!r}:\n{output}")
+
+
 def main() -> None:
     """Run every check; the first that fails ends the script with its reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -90,6 +104,7 @@ def main() -> None:
         check_listing(listing, [plugin for wheel in wheels for plugin in plugins_of(wheel)])
         for package in (package for wheel in wheels for package in packages_of(wheel)):
             check_import(python, package, cwd=folder, env=env)
+        check_demo(args.wheels.resolve(), folder=folder, constraints=constraints, env=env)
     print(f"{len(wheels)} wheels work on their own")
 
 

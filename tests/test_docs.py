@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -115,14 +117,20 @@ async def test_the_plugin_of_the_readme_greets_by_its_settings_and_says_goodbye(
 
 def test_the_commands_of_the_readme_work_one_after_the_other_in_the_project_it_shows(readme_project: Path) -> None:
     lines = [line for block in _blocks(ROOT / "README.md", "bash") for line in block.splitlines()]
-    commands = [line.partition("greenroom ")[2].split() for line in lines if "greenroom " in line]
+    commands = [shlex.split(line.partition("greenroom ")[2]) for line in lines if "greenroom " in line]
     assert ["plugins", "check", "greeter"] in commands
     executable = Path(sys.executable).with_name("greenroom")
-    # The page lists plugins before there is a project; here is one, so trust comes first.
+    without_account = {**os.environ, "GREENROOM_NO_PLUGINS": "greenroom-claude,greenroom-codex"}
+    # The page runs an agent before there is a project; here is one, so trust comes first.
     for arguments in sorted(commands, key=lambda words: words[0] != "trust"):
         confirmed = ["--yes"] if arguments[0] == "trust" else []  # there is no terminal to ask
         done = subprocess.run(
-            [executable, *arguments, *confirmed], cwd=readme_project, capture_output=True, text=True, check=False
+            [executable, *arguments, *confirmed],
+            cwd=readme_project,
+            env=without_account,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, f"greenroom {' '.join(arguments)}\n{done.stdout}{done.stderr}"
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from greenroom.providers import (
@@ -95,3 +98,16 @@ def test_every_call_of_the_demo_is_answered_whatever_the_person_says(answer: str
         started = [e.call_id for e in played if type(e).__name__ == "ToolStarted"]
         assert sorted(started) == sorted(e.call_id for e in played if type(e).__name__ == "ToolFinished")
         assert type(played[-1]).__name__ == "TurnCompleted"
+
+
+def test_the_script_of_the_readme_can_be_played() -> None:
+    readme = (Path(__file__).resolve().parents[3] / "plugins/replay/README.md").read_text()
+    [example] = re.findall(r"^```json\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    [turn] = parse_script(example.splitlines(), "README").turns
+    assert [type(step.event).__name__ for step in turn] == [
+        "TextDelta",
+        "PermissionRequested",
+        "TextDelta",
+        "TextDelta",
+        "TurnCompleted",
+    ]
