@@ -49,10 +49,9 @@ class Calls:
         call = event.call_id
         if not call or call in self._ended:
             return
-        status = _status(event)
-        terminal = isinstance(event, ToolFinished) or event.status != "running"
+        terminal = type(event) is ToolFinished or event.status != "running"
         if call in self._unknown and terminal:
-            self._settle(event, status)
+            self._settle(event, _status(event))
             return
         detail = self._detail(event, self._open.get(call))
         if call not in self._open:
@@ -63,7 +62,7 @@ class Calls:
                 return
         self._open[call] = detail
         if terminal:
-            self._finish(call, status, detail, event.error, event.output)
+            self._finish(call, _status(event), detail, event.error, event.output)
         else:
             self._session.append("tool/update", ToolUpdate(call, detail))
 

@@ -87,7 +87,7 @@ class Coalescer:
         if kind in _TEXTS:
             return self._push_text(event)  # type: ignore[arg-type]  # the set is the union
         if kind in _CALLS:
-            return self._push_call(event)  # type: ignore[arg-type]  # the set is the union
+            return self._push_call(event)  # type: ignore[arg-type]  # the same
         return None
 
     def due(self) -> Sequence[ProviderEvent]:
@@ -135,17 +135,20 @@ class Coalescer:
         return self.flush() if last.size >= PIECE_CHARS else NOTHING
 
     def _push_call(self, event: ToolStarted | ToolProgress | ToolFinished) -> Sequence[ProviderEvent]:
-        if isinstance(event, ToolFinished) or event.status != "running":
+        if type(event) is ToolFinished or event.status != "running":
+            if not self._entries:
+                return (event,)
             return [*self.flush(), event]
+        running: _Call = event  # type: ignore[assignment]  # a terminal one has returned above
         key = event.turn_id, event.call_id
         place = self._places.get(key)
         if place is not None:
-            self._entries[place] = _fold(self._entries[place], event)
+            self._entries[place] = _fold(self._entries[place], running)
         elif self._leads():
             return (event,)
         else:
             self._places[key] = len(self._entries)
-            self._entries.append(event)
+            self._entries.append(running)
             self._last = None  # text behind a call is not text in front of it
         return NOTHING
 

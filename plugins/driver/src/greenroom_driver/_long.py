@@ -29,9 +29,15 @@ def text_of(value: object, put_blob: PutBlob) -> LongText | None:
 
 def cut_detail(detail: ToolDetail) -> ToolDetail:
     """The detail with each of its texts cut to what an event may hold; the whole output stands in the result."""
+    for name in detail.__struct_fields__:
+        text = getattr(detail, name)
+        if type(text) is str and len(text) > SHORT // 4:
+            break
+    else:
+        return detail  # by far the usual case
     long = {
         name: text[: SHORT // 4] + f"\n[{len(text) - SHORT // 4} more characters]"
         for name in detail.__struct_fields__
-        if isinstance(text := getattr(detail, name), str) and len(text) * 4 > SHORT
+        if isinstance(text := getattr(detail, name), str) and len(text) > SHORT // 4
     }
-    return msgspec.structs.replace(detail, **long) if long else detail
+    return msgspec.structs.replace(detail, **long)

@@ -22,10 +22,13 @@ from greenroom.providers import (
     TERMINAL,
     Compaction,
     Idle,
+    MessageDone,
     PermissionRequested,
     ProviderEvent,
     ReasoningDelta,
     TextDelta,
+    ToolFinished,
+    ToolProgress,
     ToolStarted,
     TurnCanceled,
     TurnCompleted,
@@ -40,6 +43,8 @@ Terminal = TurnCompleted | TurnFailed | TurnCanceled
 
 _OUTPUT: Final = (TextDelta, ReasoningDelta, ToolStarted)
 """What opens an autonomous turn although the provider announced none: output of the main model."""
+_PLAIN: Final = frozenset({TextDelta, ReasoningDelta, ToolStarted, ToolProgress, ToolFinished, MessageDone})
+"""What says nothing about runs: inside the run whose turn it names, it is only logged."""
 
 
 class Hold(StrEnum):
@@ -83,54 +88,54 @@ class Run:
         return self.walker.state
 
 
-class OpenTurn(Struct, frozen=True):
+class OpenTurn(Struct, frozen=True, gc=False):
     """Open a turn for a run that the provider began."""
 
     run: Run
     trigger: Literal["autonomous", "compaction"]
 
 
-class Accepted(Struct, frozen=True):
+class Accepted(Struct, frozen=True, gc=False):
     """The provider has taken our turn under this id."""
 
     run: Run
     provider_turn: str
 
 
-class Write(Struct, frozen=True):
+class Write(Struct, frozen=True, gc=False):
     """Log an event: in the open turn, for the foreign turn `foreign` if there is one."""
 
     event: ProviderEvent
     foreign: str | None = None
 
 
-class Ask(Struct, frozen=True):
+class Ask(Struct, frozen=True, gc=False):
     """A question; it stands in the open turn, if there is one."""
 
     event: PermissionRequested
 
 
-class EndForeign(Struct, frozen=True):
+class EndForeign(Struct, frozen=True, gc=False):
     """A foreign turn inside ours is over: its step ends."""
 
     provider_turn: str
 
 
-class Finish(Struct, frozen=True):
+class Finish(Struct, frozen=True, gc=False):
     """A completing terminal: ask `turn_stopping`, then `conclude`."""
 
     run: Run
     terminal: Terminal
 
 
-class Settle(Struct, frozen=True):
+class Settle(Struct, frozen=True, gc=False):
     """End the turn of a run."""
 
     run: Run
     terminal: Terminal
 
 
-class Stale(Struct, frozen=True):
+class Stale(Struct, frozen=True, gc=False):
     """An event of a run that is over, or of none; `why` is for the diagnostics."""
 
     event: ProviderEvent
@@ -237,7 +242,7 @@ class Runs:
 
     def feed(self, event: ProviderEvent) -> list[Effect]:
         """Judge an event, or hold it."""
-        if isinstance(event, PermissionRequested):
+        if type(event) is PermissionRequested:
             return [Ask(event)]
         if self._holds:
             return self._hold_event(event)
@@ -264,6 +269,10 @@ class Runs:
     def _judge(self, event: ProviderEvent) -> list[Effect]:
         turn: str | None = getattr(event, "turn_id", None)
         run = self.active
+        if run is not None and turn is not None and run.provider_turn == turn and type(event) in _PLAIN:
+            if self._foreign is None:
+                return [Write(event)]
+            return [*self._leave_foreign(), Write(event)]
         if turn is not None and turn in self._over:
             return [Stale(event, "its turn is over")]
         if isinstance(event, UserEcho) and not self._known(event):

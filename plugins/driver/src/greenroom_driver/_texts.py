@@ -84,9 +84,9 @@ class Texts:
             and following.text is None
         )
 
-    def interrupt_by(self, event: object) -> None:
+    def interrupt(self) -> None:
         """Something else is logged: a message without an id of its own ends here."""
-        if self._anonymous is not None and not isinstance(event, (TextDelta, ReasoningDelta)):
+        if self._anonymous is not None:
             self._end_anonymous()
 
     def close(self, *, interrupted: bool = False) -> None:

@@ -17,7 +17,9 @@ from greenroom.sessions import vocabulary as v
 
 from ._calls import Calls, Normalize
 from ._long import SHORT
-from ._texts import Texts
+from ._texts import Delta, Texts
+
+_TEXTS: Final = frozenset({p.TextDelta, p.ReasoningDelta})
 
 RAW_KEPT: Final = 20
 """Unknown messages of one kind that a turn keeps; of the rest the number (section 3 of the vocabulary)."""
@@ -47,6 +49,9 @@ class Writer:
         self._children: dict[str, bool] = {}
         self._acknowledged: set[str] = set()
         self._methods: Mapping[type, Callable[[Any, str | None], None]] = {
+            p.ToolStarted: self._call,
+            p.ToolProgress: self._call,
+            p.ToolFinished: self._call,
             p.MessageDone: self._message_done,
             p.StepBoundary: self._step_boundary,
             p.Todo: self._todo,
@@ -149,17 +154,10 @@ class Writer:
             owner: the foreign turn of the provider that it belongs to.
             following: what is logged next, so that a piece of text can be the final one.
         """
-        if isinstance(event, (p.TextDelta, p.ReasoningDelta)):
+        if type(event) in _TEXTS:
             if self._in_step(event, owner):
-                self._texts.write(event, final=self._texts.ends_with(event, following))
-            return
-        if isinstance(event, (p.ToolStarted, p.ToolProgress, p.ToolFinished)):
-            if self.turn is None:
-                if not self._calls.settle(event):
-                    self._stray(f"{type(event).__name__} of call {event.call_id!r} outside a turn")
-            elif self._in_step(event, owner):
-                self._texts.interrupt_by(event)
-                self._calls.write(event)
+                text: Delta = event  # type: ignore[assignment]  # one of the set
+                self._texts.write(text, final=self._texts.ends_with(text, following))
             return
         method = self._methods.get(type(event))
         if method is not None:  # the others say something about runs only
@@ -204,7 +202,7 @@ class Writer:
 
     def _in_step(self, event: p.ProviderEvent, owner: str | None) -> bool:
         """Make sure that a step of the right owner is open. False: there is no turn to open one in."""
-        if self.step is not None and self._step_owner == owner:
+        if self._session.state.open_step is not None and self._step_owner == owner:
             return True
         if not self._in_turn(event):
             return False
@@ -222,6 +220,14 @@ class Writer:
         turn = self.turn
         assert turn is not None, "the driver opens a turn before it writes into one"  # noqa: S101 - ours
         return turn
+
+    def _call(self, event: p.ToolStarted | p.ToolProgress | p.ToolFinished, owner: str | None) -> None:
+        if self._session.state.open_turn is None:
+            if not self._calls.settle(event):
+                self._stray(f"{type(event).__name__} of call {event.call_id!r} outside a turn")
+        elif self._in_step(event, owner):
+            self._texts.interrupt()
+            self._calls.write(event)
 
     def _message_done(self, event: p.MessageDone, owner: str | None) -> None:
         if self._in_step(event, owner):

@@ -274,7 +274,7 @@ class ProviderConformance:
         """And never raises because the turn cannot take it."""
         self._need(spec, Capability.STEER)
         slow = self._slow()
-        async with self.opened(provider, tmp_path) as (session, link):
+        async with self.opened(provider, tmp_path) as (session, _link):
             await self.turn(session, slow)
             message = Message(str(uuid.uuid4()), (Text("and another thing"),), UserSource())
             with anyio.fail_after(self.limit):
