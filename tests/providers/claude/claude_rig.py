@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import anyio
 from claude_box import Box
@@ -13,6 +13,7 @@ from stub_anthropic import Stub
 
 import greenroom_driver
 import greenroom_normalize
+import greenroom_sqlite
 from greenroom import Host, hookimpl, load_settings
 from greenroom import providers as p
 from greenroom.agents import Agent, AgentHandle, AgentOptions, AgentSpec
@@ -24,6 +25,19 @@ from greenroom_session_invariants import SessionInvariants
 
 NOTHING_ASKED = {"IS_SANDBOX": "1"}
 """With the mode `bypassPermissions`: tools run without a question, also for root."""
+
+
+class Elsewhere:
+    """A scripted model that runs already, perhaps in another process."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
 
 
 class ClaudePlugin:
@@ -115,7 +129,7 @@ class Rig:
 async def hosted(
     root: Path | Box,
     *turns: Any,
-    stub: Stub | None = None,
+    stub: Any = None,
     settings: ClaudeSettings | None = None,
     env: dict[str, str] | None = None,
     data: Path | None = None,
@@ -132,6 +146,7 @@ async def hosted(
         "normalize": greenroom_normalize,
         "session_invariants": SessionInvariants(),
         "claude": plugin,
+        **({"sqlite": greenroom_sqlite} if data is not None else {}),
         **(plugins or {}),
     }
     with stub:
