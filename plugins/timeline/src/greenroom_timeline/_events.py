@@ -50,15 +50,24 @@ class Roles:
 
     def part(self, event: Event) -> Part | None:
         """The event's part, None for one that is not shown: also a turn that ended well."""
-        entry = self._entries.get(event.type)
+        kind = event.type
+        entry = self._entries.get(kind)
         if entry is None:
             return None
         role = entry.kind.timeline
+        if role == "row" or role is None:
+            return role
         if role == "row-on-failure":
-            return "row" if event.type == "turn/end" and _end(event.raw).reason.kind in _FAILURES else None
-        if role == "patch" and event.type not in PATCH_TYPES:
+            return "row" if kind == "turn/end" and _failed(event.raw) else None
+        if role == "patch" and kind not in PATCH_TYPES:
             return None  # a plugin's patch says nothing about which row it is for
         return role
+
+
+def _failed(end: bytes) -> bool:
+    if b"error" not in end and b"interrupted" not in end:
+        return False  # nearly always, and ten times cheaper than to decode it
+    return _end(end).reason.kind in _FAILURES
 
 
 def row_of(event: Event) -> Row:

@@ -60,7 +60,7 @@ class Facts:
     def __bool__(self) -> bool:
         return bool(self._by_key)
 
-    def __contains__(self, key: str) -> bool:
+    def __contains__(self, key: str | None) -> bool:
         """Whether anything is said about a row of that key."""
         return key in self._by_key
 

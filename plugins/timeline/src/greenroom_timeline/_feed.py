@@ -239,9 +239,13 @@ class Feed:
         rows: list[Row] = []
         for event in events:
             row = row_of(event)
-            facts = await self.about(event) if event.type in PATCHABLE else ()
+            facts = await self.about(event) if event.type in PATCHABLE and self.spoken_of(event) else ()
             rows.append(patched(row, facts) if facts else row)
         return rows
+
+    def spoken_of(self, event: Event) -> bool:
+        """Whether anything may be said about a row."""
+        return row_key(event.type, event.raw) in self.line.facts
 
     async def about(self, event: Event) -> Sequence[Fact]:
         """What is said about a row."""

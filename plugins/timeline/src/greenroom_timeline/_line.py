@@ -38,8 +38,8 @@ class Ranges:
         return seq >= low or any(low <= seq and (high is None or seq < high) for low, high in self._shown)
 
     def hides(self, seq: int) -> bool:
-        """Whether an event behind `seq` is hidden."""
-        return any(high is not None and high > seq for _, high in self._shown)
+        """Whether an event behind `seq` may be hidden."""
+        return self._shown[-1][0] > seq + 1
 
     def begins(self, seq: int) -> bool:
         """Whether a shown range begins there: the event in front of it is a recast."""

@@ -166,14 +166,15 @@ async def _rows_after(feed: Feed, cursor: int, count: int | None) -> tuple[Seque
         rows = line.rows[at : None if count is None else at + count]
         stop = rows[-1].seq if count is not None and at + count < len(line.rows) else line.last
         return rows, _memory_patches(line, cursor, stop, cursor)
-    memory, last, base, end = list(line.rows), line.last_row, line.base, line.last
-    recent = _memory_patches(line, base, end, cursor)
+    memory, recent, last, base, end = list(line.rows), list(line.changes), line.last_row, line.base, line.last
     found, patches = await _stored_after(feed, cursor, count, base + 1)
     rows = await feed.show(found)
     rows += memory if count is None else memory[: max(count - len(rows), 0)]
     stop = rows[-1].seq if rows and last is not None and rows[-1].seq < last else end
     told = await _told(feed, patches, cursor, found)
-    return rows, [patch for patch in [*told, *recent] if patch.seq <= stop]
+    if stop > base:
+        told += [change.patch for change in recent if type(change) is Patched and change.patch.update <= cursor]
+    return rows, [patch for patch in told if patch.seq <= stop]
 
 
 async def _stored_after(feed: Feed, cursor: int, count: int | None, stop: int) -> tuple[list[Event], list[Event]]:

@@ -123,64 +123,52 @@ class _Text(Single):
     def item(self) -> tuple[str, Raw]:
         if self.end == self.seq:
             return super().item()
-        whole = all(type(text) is str for text in self.pieces)
+        pieces, tail = self.pieces, self.tail
+        whole = all(type(text) is str for text in pieces)
         fields: JsonObject = {
             "turn": self.first.turn,
             "step": self.first.step,
-            "text": "".join(self.pieces) if whole else self.pieces,
-            "message_id": self.id,
-            "final": self.tail.final,
-            "interrupted": self.tail.interrupted,
-            "requests": self.tail.requests,
+            "text": "".join(pieces) if whole else pieces,
         }
-        return self.event.type, raw({name: value for name, value in fields.items() if value not in (None, False)})
+        if self.id is not None:
+            fields["message_id"] = self.id
+        if tail.final:
+            fields["final"] = True
+        if tail.interrupted:
+            fields["interrupted"] = True
+        if tail.requests is not None:
+            fields["requests"] = tail.requests
+        return self.event.type, raw(fields)
 
 
 class _Tool(Single):
-    """A tool call with its updates and its result, whichever of them came first."""
+    """A tool call with its updates and its result, whichever of them came first: one state, however many updates."""
 
-    __slots__ = ("call", "closed", "events")
+    __slots__ = ("call", "closed", "fields")
 
-    def __init__(self, event: Event, ordinal: int) -> None:
+    def __init__(self, event: Event, ordinal: int, fields: JsonObject) -> None:
         super().__init__(event, ordinal)
-        self.events = [event]
+        self.fields: JsonObject = {"status": "running", **fields}
         self.call = event.seq if event.type == "tool/call" else None
         self.closed = event.type == "tool/result"
 
-    def add(self, event: Event, ordinal: int) -> None:
+    def add(self, event: Event, ordinal: int, fields: JsonObject) -> None:
         self.join(event, ordinal)
         if self.call is None and event.type == "tool/call":
             self.call = event.seq
         if self.closed:
             return  # a terminal status is final, and so is what came with it
-        if event.type == "tool/update" and self.events[-1].type == "tool/update":
-            self._fold(event)
-        else:
-            self.events.append(event)
+        known = self.fields
+        detail = merge_detail(known["detail"], fields.get("detail"))
+        self.fields = {**known, **fields, "detail": detail}
         self.closed = event.type == "tool/result"
-
-    def _fold(self, event: Event) -> None:
-        """Keep one state of a call that runs, however many updates came."""
-        known = self.events.pop()
-        fields = _merge_call(_plain(known.raw), _plain(event.raw))
-        self.events.append(Event(event.seq, event.time, event.type, bytes(raw(fields))))
 
     @property
     def patched_row(self) -> int | None:
         return self.call
 
     def item(self) -> tuple[str, Raw]:
-        fields: JsonObject = {"status": "running"}
-        for event in self.events:
-            fields = _merge_call(fields, _plain(event.raw))
-        return "tool/call", raw(fields)
-
-
-def _merge_call(known: JsonObject, later: JsonObject) -> JsonObject:
-    merged = {**known, **later}
-    if "detail" in known:
-        merged["detail"] = merge_detail(known["detail"], later.get("detail"))
-    return merged
+        return "tool/call", raw(self.fields)
 
 
 class Projector:
@@ -234,25 +222,14 @@ class Projector:
         return found
 
     def _tool(self, event: Event) -> Single:
-        call_id = call_of(event)
+        fields: JsonObject = _plain(event.raw)
+        call_id = fields["call_id"]
         found = self._calls.get(call_id)
         if found is None:
-            found = self._calls[call_id] = self._add(_Tool(event, self._rows))
+            found = self._calls[call_id] = self._add(_Tool(event, self._rows, fields))
         else:
-            found.add(event, self._rows)
+            found.add(event, self._rows, fields)
         return found
-
-
-class _CallId(msgspec.Struct, gc=False):
-    call_id: str
-
-
-_call: Final = msgspec.json.Decoder(_CallId).decode
-
-
-def call_of(event: Event) -> str:
-    """The id of the call that a row of a tool is about."""
-    return _call(event.raw).call_id
 
 
 def fold(events: Iterable[Event], roles: Roles) -> list[Single]:
@@ -267,27 +244,28 @@ def fold(events: Iterable[Event], roles: Roles) -> list[Single]:
 
 
 def project(events: Iterable[Event], roles: Roles) -> list[Entry]:
-    """The projected view of a whole log."""
+    """The projected view of a whole log: each patch is for the latest row of its key, or for none if that is hidden."""
     log = list(events)
-    ranges = Ranges()
+    ranges, part = Ranges(), roles.part
     for event in log:
         if event.type == "session/recast":
             ranges.recast(event.seq, event.data.keep_before)
-    shown = [event for event in log if event.type == "session/recast" or ranges.shows(event.seq)]
-    patches = _patches(log, ranges, roles)
-    return [entry.entry(patches) for entry in fold(shown, roles)]
-
-
-def _patches(log: Iterable[Event], ranges: Ranges, roles: Roles) -> dict[int, list[Fact]]:
-    """What a log says about its rows: each patch is for the latest row of its key, or for none if that is hidden."""
-    facts, targets, found = Facts(), dict[str, int](), dict[int, list[Fact]]()
+    whole = not ranges.hides(-1)
+    projector, facts = Projector(), Facts()
+    targets: dict[str, int] = {}
+    patches: dict[int, list[Fact]] = {}
     for event in log:
-        part = roles.part(event)
-        if part == "row" and event.type in PATCHABLE:
-            targets[str(row_key(event.type, event.raw))] = event.seq
-        elif part == "patch":
+        role = part(event)
+        if role == "row":
+            if event.type in PATCHABLE:
+                targets[str(row_key(event.type, event.raw))] = event.seq
+            if whole or ranges.shows(event.seq):
+                projector.row(event)
+        elif role == "patch":
             fact = facts.add(event)
             row = targets.get(fact.key) if fact is not None else None
             if fact is not None and row is not None and ranges.shows(row):
-                found.setdefault(row, []).append(fact)
-    return found
+                patches.setdefault(row, []).append(fact)
+        elif event.type in BORDERS:
+            projector.border()
+    return [entry.entry(patches) for entry in projector.entries]

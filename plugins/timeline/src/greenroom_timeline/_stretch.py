@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final
 
 from greenroom.sessions import Event
 
@@ -13,6 +16,12 @@ from ._feed import Feed
 from ._projection import Single, fold
 from ._tail import Tail
 
+_NEAR: Final = 64
+"""Events in which a border is looked for first: most turns are shorter."""
+_EVENTS: Final = 6
+"""Events of an entry, as a guess: a page is read in one go where turns are like that."""
+_SEQ: Final = attrgetter("seq")
+
 
 class Stretch:
     """A part of a line between two borders, folded. Attributes: entries, unfinished; patches by row."""
@@ -21,29 +30,65 @@ class Stretch:
         self.entries, self.patches = entries, patches
 
 
-async def border_below(feed: Feed, seq: int) -> int:
+async def _border_below(feed: Feed, seq: int) -> int:
     """The largest border that is not above `seq`, or where the shown range that holds it begins."""
-    stop = seq + 1
-    for low, high in feed.line.ranges.down(stop):
-        while high > low:
-            start = max(low, high - feed.sizes.chunk)
-            for event in reversed(await feed.source.read(start, high)):
+    for low, high in feed.line.ranges.down(seq + 1):
+        at, step = high, min(_NEAR, feed.sizes.chunk)
+        while at > low:
+            start = max(low, at - step)
+            for event in reversed(await feed.source.read(start, at)):
                 if event.type in BORDERS:
                     return event.seq
-            high = start  # noqa: PLW2901 - the range shrinks from its end
+            at, step = start, min(4 * step, feed.sizes.large_chunk)
         return low
     return 0
 
 
-async def border_above(feed: Feed, seq: int, stop: int) -> int:
+async def _border_above(feed: Feed, seq: int, stop: int) -> int:
     """The smallest border that is not below `seq`, or where its shown range ends."""
     for low, high in feed.line.ranges.up(seq, stop):
-        for start in range(low, high, feed.sizes.chunk):
-            for event in await feed.source.read(start, min(start + feed.sizes.chunk, high)):
+        at, step = low, min(_NEAR, feed.sizes.chunk)
+        while at < high:
+            end = min(at + step, high)
+            for event in await feed.source.read(at, end):
                 if event.type in BORDERS:
                     return event.seq
+            at, step = end, min(4 * step, feed.sizes.large_chunk)
         return high
     return stop
+
+
+async def _back(feed: Feed, high: int, size: int) -> tuple[Sequence[Event], int]:
+    """At least so many shown events below the border `high`, down to another border, and its seq."""
+    for low, end in feed.line.ranges.down(high):
+        events: list[Event] = []
+        at = end
+        while at > low:
+            start = max(low, at - size)
+            part = await feed.source.read(start, at)
+            events = [*part, *events]
+            at = start
+            border = next((event.seq for event in part if event.type in BORDERS), None)
+            if border is not None and at > low:
+                return events[border - at :], border
+        return events, low
+    return (), 0
+
+
+async def _forth(feed: Feed, low: int, stop: int, size: int, cursor: int) -> tuple[Sequence[Event], int]:
+    """At least so many shown events from the border `low` on, up to another border behind the cursor, and its seq."""
+    for first, last in feed.line.ranges.up(low, stop):
+        events: list[Event] = []
+        at = first
+        while at < last:
+            part = await feed.source.read(at, min(at + size, last))
+            events.extend(part)
+            at += len(part)
+            border = next((event.seq for event in reversed(part) if event.type in BORDERS), -1)
+            if border > max(first, cursor) and at < last:
+                return events[: border - first], border
+        return events, last
+    return (), stop
 
 
 async def events_between(feed: Feed, low: int, high: int) -> list[Event]:
@@ -59,48 +104,40 @@ async def events_between(feed: Feed, low: int, high: int) -> list[Event]:
     return events
 
 
-async def patches_for(feed: Feed, events: Sequence[Event]) -> dict[int, Sequence[Fact]]:
+async def _patches(feed: Feed, events: Sequence[Event]) -> dict[int, Sequence[Fact]]:
     """What is said about the rows among the events."""
     if not feed.line.facts:
         return {}
-    said = {event.seq: await feed.about(event) for event in events if event.type in PATCHABLE}
+    said = {event.seq: await feed.about(event) for event in events if event.type in PATCHABLE and feed.spoken_of(event)}
     return {seq: facts for seq, facts in said.items() if facts}
 
 
-async def _stretch(feed: Feed, low: int, high: int) -> Stretch:
-    events = await events_between(feed, low, high)
-    return Stretch(fold(events, feed.roles), await patches_for(feed, events))
+def _size(feed: Feed, limit: int | None) -> int:
+    """How many events to read at a time: an entry has some rows, and some events are no rows."""
+    return feed.sizes.large_chunk if limit is None else min(max(_EVENTS * limit, _NEAR), feed.sizes.large_chunk)
 
 
 async def stretch_before(feed: Feed, stop: int, limit: int | None) -> Stretch:
     """The last entries that begin before `stop`, chosen, from the log."""
-    length, size = feed.line.next, feed.sizes.large_chunk if limit is None else feed.sizes.chunk
-    high = await border_above(feed, min(stop, length), length)
+    length, size = feed.line.next, _size(feed, limit)
+    high = await _border_above(feed, min(stop, length), length)
     whole = Stretch([], {})
-    while high > 0 and (limit is None or len(last_entries(whole.entries, stop, None)) < limit):
-        low = await _below(feed, high, size)
-        part = await _stretch(feed, low, high)
-        whole = _joined(part, whole)
-        high = low
+    while high > 0 and (limit is None or bisect_left(whole.entries, stop, key=_SEQ) < limit):
+        events, high = await _back(feed, high, size)
+        whole = _joined(Stretch(fold(events, feed.roles), await _patches(feed, events)), whole)
     return Stretch(last_entries(whole.entries, stop, limit), whole.patches)
-
-
-async def _below(feed: Feed, high: int, size: int) -> int:
-    """A border at least some events below `high`, or a shown range's beginning."""
-    for low, end in feed.line.ranges.down(high):
-        return await border_below(feed, max(low, end - size))
-    return 0
 
 
 async def stretch_after(feed: Feed, cursor: int, limit: int | None) -> Stretch:
     """The first entries that have a row behind the cursor, chosen, from the log."""
-    length, size = feed.line.next, feed.sizes.large_chunk if limit is None else feed.sizes.chunk
-    low = await border_below(feed, min(max(cursor + 1, 0), length))
-    whole = Stretch([], {})
-    while low < length and (limit is None or len(first_entries(whole.entries, cursor, None)) < limit):
-        high = await border_above(feed, max(low + size, cursor + 1), length)
-        whole = _joined(whole, await _stretch(feed, low, high))
-        low = high
+    length, size = feed.line.next, _size(feed, limit)
+    low = await _border_below(feed, min(max(cursor + 1, 0), length))
+    whole, count = Stretch([], {}), 0
+    while low < length and (limit is None or count < limit):
+        events, low = await _forth(feed, low, length, size, cursor)
+        part = Stretch(fold(events, feed.roles), await _patches(feed, events))
+        count += sum(entry.end > cursor for entry in part.entries)
+        whole = _joined(whole, part)
     return Stretch(first_entries(whole.entries, cursor, limit), whole.patches)
 
 
@@ -118,10 +155,10 @@ async def open_tail(feed: Feed) -> Tail | None:
     line, length, epoch = feed.line, feed.line.next, feed.line.epoch
     low, count = length, 0
     while low > 0 and count < feed.sizes.enough:
-        high, low = low, await _below(feed, low, feed.sizes.chunk)
-        count += len(fold(await events_between(feed, low, high), feed.roles))
+        events, low = await _back(feed, low, _size(feed, feed.sizes.enough))
+        count += len(fold(events, feed.roles))
     events = await events_between(feed, low, length)
-    patches = await patches_for(feed, events)
+    patches = await _patches(feed, events)
     if feed.line is not line or line.next != length or line.epoch != epoch:
         return None
     feed.tail = Tail(low, events, patches, feed.roles, feed.sizes.entries)
