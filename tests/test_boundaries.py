@@ -43,9 +43,38 @@ IO_MODULES = frozenset(
 )
 TRANSLATORS = ("_translate.py", "_wire.py")
 
-KERNEL_LINES = 2_500
-HOST_LINES = 6_000
+# The kernel is what loads plugins and lets them hook in; whatever stands directly in `greenroom/` belongs to it
+# unless it is named below. Its parts are spelled out so that a report says which of them grew.
+KERNEL = {
+    "hooks": """
+        _async_callers _callers _context _decision _engine _feed _foreign _hooks _impl _kinds _order _signatures
+        _staging _trace _watchdog hookspecs
+    """.split(),  # noqa: SIM905 - a list of words, one a line would fill the screen
+    "scopes": ["_effect", "_layers", "_scope", "_services"],
+    "plugins": ["_host", "_lifecycle", "_loading", "_records"],
+    "settings": ["_settings"],
+}
+NOT_KERNEL = {
+    "__init__": "the list of public names",
+    "_version": "two constants",
+    "errors": "the errors of all distributions",
+    "_paths": "where files lie and how they are written, for everyone",
+    "_diagnostics": "the record of what went wrong; it knows no plugin",
+    "_finding": "what is installed, what of it may load, and importing it",
+    "_trust": "whose files may run code",
+    "_wiring": "ties the packages of the domain to a host",
+    "agents": "the domain",
+    "providers": "the domain",
+    "sessions": "the domain",
+    "timeline": "the domain",
+    "cli": "the command line",
+    "templates": "data that `plugins new` copies",
+}
+# Why these numbers: docs/decisions.md.
+KERNEL_LINES = 2_820
+HOST_LINES = 11_750
 FILE_LINES = 400
+FILES_OF_ANY_LENGTH = {"hookspecs.py": "one page of contract, mostly docstrings; a reader wants all hooks in one place"}
 FUNCTION_LINES = 60
 
 
@@ -255,13 +284,28 @@ def test_no_module_but_a_lifecycle_assigns_state(path: Path) -> None:
 # --- how large things get -----------------------------------------------------------------
 
 
+def _places() -> dict[str, int]:
+    """What stands directly in `greenroom/`, modules and packages, with its lines of code."""
+    root = HOST.folder / "src/greenroom"
+    places: dict[str, int] = {}
+    for path in _sources(HOST.folder):
+        name = path.relative_to(root).parts[0].removesuffix(".py")
+        places[name] = places.get(name, 0) + _code_lines(path)
+    return places
+
+
 def test_the_kernel_stays_within_its_budget() -> None:
-    kernel = {p: _code_lines(p) for p in _sources(HOST.folder) if p.parent == HOST.folder / "src/greenroom"}
-    total = sum(kernel.values())
-    largest = ", ".join(f"{p.name} {n}" for p, n in sorted(kernel.items(), key=lambda item: -item[1])[:8])
-    assert total <= KERNEL_LINES, (
-        f"the kernel has {total} lines of code, {KERNEL_LINES} are allowed; largest: {largest}"
-    )
+    kernel = {name: lines for name, lines in _places().items() if name not in NOT_KERNEL}
+    parts = {part: sum(kernel.pop(name) for name in names) for part, names in KERNEL.items()}
+    parts |= kernel  # what is new and has no part yet
+    total = sum(parts.values())
+    said = ", ".join(f"{part} {lines}" for part, lines in parts.items())
+    assert total <= KERNEL_LINES, f"the kernel has {total} lines of code, {KERNEL_LINES} are allowed: {said}"
+
+
+def test_everything_that_is_no_kernel_exists() -> None:
+    there = {path.name.removesuffix(".py") for path in (HOST.folder / "src/greenroom").iterdir()}
+    assert NOT_KERNEL.keys() - there == set()
 
 
 def test_the_host_stays_within_its_budget() -> None:
@@ -271,7 +315,7 @@ def test_the_host_stays_within_its_budget() -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=_label)
 def test_a_file_stays_within_its_budget(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
+    lines = 0 if path.name in FILES_OF_ANY_LENGTH else len(path.read_text().splitlines())
     assert lines <= FILE_LINES, f"{lines} lines, {FILE_LINES} are allowed: split it where a noun of the domain hides"
 
 
