@@ -40,6 +40,8 @@ from ._wire import Frame
 MARKER = "GREENROOM_AGENT_ID"
 _UNTRUSTED = "Hooks, servers and instructions of this folder are not loaded: Claude Code was not told to trust it."
 
+_NOTHING_KEPT = "Claude Code has kept nothing of this conversation. It begins anew and does not know what was said."
+
 
 class ClaudeProvider(Provider):
     """See `Provider`.
@@ -72,20 +74,24 @@ class ClaudeProvider(Provider):
         if request.max_output_tokens is not None:
             setting.env["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(request.max_output_tokens)
         resume = request.handle.native_id if request.handle is not None else None
+        fresh = None
         if resume is not None and await anyio.to_thread.run_sync(find_session, setting.config, resume) is None:
-            raise StaleSession(f"Claude Code has no conversation {resume} in {setting.config}")
+            fresh, resume = _again(resume, setting.config), None
         isolated = not loads_project(self._settings, request.cwd, setting.env)
         options = Options(
             model=None if request.model == "default" else request.model,
             mode=request.mode,
             effort=request.thinking,
             resume=resume,
+            session_id=fresh,
             may_bypass=self._settings.bypass and _may_bypass(setting.env),
             isolated=isolated,
         )
         session = ClaudeSession(setting, options, link, self._new_id)
         await session.launch()
-        if isolated and resume is None and has_project_settings(request.cwd):
+        if fresh is not None:
+            link.emit(Notice(level="warning", message=_NOTHING_KEPT, code="nothing_kept"))
+        if isolated and request.handle is None and has_project_settings(request.cwd):
             link.emit(Notice(message=_UNTRUSTED, code="untrusted_folder"))
         return session
 
@@ -164,6 +170,18 @@ class ClaudeProvider(Provider):
             config=config_dir(env),
             extra=self._settings.arguments,
         )
+
+
+def _again(native_id: str, config: Path) -> str:
+    """The id to begin a conversation with of which no file is left: its first turn may have died before one was made.
+
+    Raises:
+        StaleSession: the agent takes no such id.
+    """
+    try:
+        return str(uuid.UUID(native_id))
+    except ValueError:
+        raise StaleSession(f"Claude Code has no conversation {native_id} in {config}") from None
 
 
 def _may_bypass(env: Mapping[str, str]) -> bool:
