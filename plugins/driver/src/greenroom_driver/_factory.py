@@ -1,4 +1,4 @@
-"""Makes the drivers of a host's agents, and is what the plugin brings."""
+"""Makes the drivers of a host's agents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import anyio
 
-from greenroom import Host, hookimpl
+from greenroom import Host
 from greenroom.agents import AgentOptions, AgentScope
 from greenroom.sessions import Session
 
@@ -71,9 +71,3 @@ class DriverFactory:
         """Log and make durable what every agent's provider has said so far."""
         for driver in list(self._drivers.values()):
             await driver.flush()
-
-
-@hookimpl
-def agent_factory(host: Host) -> DriverFactory:
-    """Drive the agents of the host."""
-    return DriverFactory(host)

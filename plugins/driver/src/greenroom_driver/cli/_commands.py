@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from pathlib import Path
 
 import click
@@ -36,14 +37,18 @@ def run(
     Ctrl-C cancels the turn; the session stays and can be continued. A second one leaves at once.
     The exit status is 0 only if the turn that took the prompt completed.
     """
+    if session is not None and cwd is not None:
+        raise click.UsageError("a session keeps its directory: give --session or --cwd")
+    text = prompt if prompt is not None or session is not None else _ask_prompt()
+    new = str(uuid.uuid4()) if session is None else None
+    if new is not None and not as_json:
+        click.secho(f"session {new}", dim=True)  # at once: the rest takes its time to import
+
     import anyio
 
     from greenroom_driver.cli._run import Order, run_prompt
 
-    if session is not None and cwd is not None:
-        raise click.UsageError("a session keeps its directory: give --session or --cwd")
-    text = prompt if prompt is not None or session is not None else _ask_prompt()
-    order = Order(text, provider, cwd, model, session, as_json)
+    order = Order(text, provider, cwd, model, session, new, as_json)
     sys.exit(anyio.run(run_prompt, state, order))
 
 

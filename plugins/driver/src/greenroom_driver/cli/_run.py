@@ -36,13 +36,14 @@ INTERRUPTED: Final = 130
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What was typed."""
+    """What was typed; `new` is the id of the session to make, if none is continued."""
 
     prompt: str | None
     provider: str | None
     cwd: Path | None
     model: str | None
     session: str | None
+    new: str | None
     as_json: bool
 
 
@@ -71,7 +72,7 @@ async def _agent(host: Host, order: Order) -> AgentHandle:
         click.secho(told, fg="yellow", err=True)
     options = AgentOptions(provider=provider, model=order.model)
     cwd = (order.cwd or Path.cwd()).resolve()
-    return await host.agents.create(AgentSpec(cwd=cwd, options=options), owner=host.scope)
+    return await host.agents.create(AgentSpec(id=order.new, cwd=cwd, options=options), owner=host.scope)
 
 
 async def newest(host: Host) -> str:
