@@ -60,7 +60,7 @@ def judge(folder: Path, image: dict[str, bytes]) -> int | None:
     Path(f"{path}-shm").unlink(missing_ok=True)
     file = StoreFile(path, page_size=PAGE)
     try:
-        return file.read(_read)
+        return _ask(file.read)
     except GreenroomError as error:
         if not (isinstance(error, SessionDamaged) or error.hint):
             pytest.fail(f"refused without a reason: {error!r}")
@@ -69,31 +69,29 @@ def judge(folder: Path, image: dict[str, bytes]) -> int | None:
         file.close()
 
 
-def _read(connection) -> int | None:
-    """Every answer is a true one: a prefix of the log, a subset of the folded events, the places of an id."""
-    refused, damaged = False, None
+def _ask(read) -> int | None:
+    """Every answer is a true one: a prefix of the log, all of its folded events. How many events, None if damaged."""
     with suppress(SessionDamaged):
-        entries = list(_reader.read_entries(connection, lambda name: False))
+        entries = read(lambda c: list(_reader.read_entries(c, lambda name: False)))
         assert all(entry.error or entry.header == sample_header() for entry in entries)
-    count, whole = 0, False
+    count, damage = 0, None
     try:
-        count, events = _reader.read_range(connection, "s1", EVERYTHING, {})
+        count, events = read(lambda c: _reader.read_range(c, "s1", EVERYTHING, {}))
         assert events == LOG[:count], "a wrong read"
-        whole = True
     except SessionDamaged as error:
-        refused, damaged = True, error.seq
-    if refused and damaged:
-        kept = _reader.Range(0, damaged, None, None, newest=False)
-        assert _reader.read_range(connection, "s1", kept, {})[1] == LOG[:damaged], "a wrong read"
+        damage = error
+    if damage is not None and damage.seq:
+        kept = _reader.Range(0, damage.seq, None, None, newest=False)
+        assert read(lambda c: _reader.read_range(c, "s1", kept, {}))[1] == LOG[: damage.seq], "a wrong read"
     with suppress(SessionDamaged):
-        count, folded = _reader.read_range(connection, "s1", FOLDED, {})
-        assert folded == [event for event in LOG[:count] if event.type in FOLDED_TYPES], "a wrong read by type"
+        stored, folded = read(lambda c: _reader.read_range(c, "s1", FOLDED, {}))
+        assert folded == [event for event in LOG[:stored] if event.type in FOLDED_TYPES], "a wrong read by type"
     with suppress(SessionDamaged):
-        tail = _tail.inspect(connection, load(connection, "s1"))
-        assert whole is False or tail.torn == 0
-    findings = _check.verify(connection, "s1")
-    assert not refused or any(finding.severity == "error" for finding in findings), "verify misses what reading found"
-    return None if refused else count
+        tail = read(lambda c: _tail.inspect(c, load(c, "s1")))
+        assert damage is not None or tail.torn == 0
+    findings = read(lambda c: _check.verify(c, "s1"))
+    assert damage is None or any(finding.severity == "error" for finding in findings), f"verify misses {damage}"
+    return None if damage is not None else count
 
 
 def cuts(image: dict[str, bytes], part: str, last: int) -> Iterator[dict[str, bytes]]:

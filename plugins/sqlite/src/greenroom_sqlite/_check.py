@@ -13,8 +13,9 @@ from greenroom.sessions.vocabulary import CORE_TYPES
 
 from ._file import is_damage
 from ._rows import crc_base, first_id, header_crc, is_indexed, key_of, row_crc, sum_spans
+from ._schema import DATABASE_ERRORS
 from ._state import State, find_row, from_row, not_found
-from ._tail import indexed_codes, indexed_seqs, key_rows, last_slot, rows_between, stream, type_names
+from ._tail import index_entries, indexed_codes, key_rows, last_slot, rows_between, stream, type_names
 
 _MOST: Final = 20
 """Findings of one kind; more say nothing new."""
@@ -55,6 +56,9 @@ def scan(connection: sqlite3.Connection, session_id: str) -> Scan:
     found = _row(connection, session_id)
     _header(connection, found)
     rules = Rules()
+    if not {code >> 1 for code in found.state.types} <= type_names(connection).keys():
+        found.other_names = True
+        found.note("types", "the table of types has lost the name of a type that occurs")
     try:
         for events in stream(connection, found.state):
             found.whole += len(events)
@@ -62,8 +66,8 @@ def scan(connection: sqlite3.Connection, session_id: str) -> Scan:
     except SessionDamaged as error:
         seq = error.seq if error.seq is not None else found.whole
         found.note("event", str(error.args[0]), seq=seq)
-        found.other_names = _named_otherwise(connection, found.state, seq)
-        if found.other_names:
+        if _named_otherwise(connection, found.state, seq):
+            found.other_names = True
             found.note("types", "the event is whole, but the table of types has lost or changed its name", seq=seq)
     found.findings.extend(rules.findings)
     _beside(connection, found, rules.indexed)
@@ -91,8 +95,13 @@ def _row(connection: sqlite3.Connection, session_id: str) -> Scan:
 
 
 def _header(connection: sqlite3.Connection, found: Scan) -> None:
-    state = found.state
-    copy = header_copy(connection, state)
+    state, copy = found.state, None
+    try:
+        copy = header_copy(connection, state)
+    except DATABASE_ERRORS as error:
+        if not is_damage(error):
+            raise
+        found.note("page", f"the copy of the header stands on a damaged page: {error}")
     try:
         state.read_header()
     except UnreadableSession as error:
@@ -106,24 +115,19 @@ def _header(connection: sqlite3.Connection, found: Scan) -> None:
 
 
 def header_copy(connection: sqlite3.Connection, state: State) -> bytes | None:
-    """The header from its slot in front of the events, if it is whole."""
-    try:
-        row = connection.execute("SELECT crc, raw FROM events WHERE id = ?", (first_id(state.number) - 1,)).fetchone()
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
-            raise
-        return None
+    """The header from its slot in front of the events, if it is whole. Raises sqlite3.DatabaseError."""
+    row = connection.execute("SELECT crc, raw FROM events WHERE id = ?", (first_id(state.number) - 1,)).fetchone()
     if row is None or not isinstance(row[1], bytes) or header_crc(state.id, row[1]) != row[0]:
         return None
     return row[1]
 
 
-def _beside(connection: sqlite3.Connection, found: Scan, folded: list[int]) -> None:
+def _beside(connection: sqlite3.Connection, found: Scan, folded: list[tuple[int, str]]) -> None:
     """The indexes, the rows behind the tail, and the blobs."""
     state = found.state
     try:
-        whole = found.whole == state.next_seq
-        if whole and indexed_seqs(connection, state, indexed_codes(connection, state)) != folded:
+        whole = found.whole == state.next_seq and not found.other_names
+        if whole and _named_entries(connection, state) != folded:
             found.index_wrong = True
             found.note("index", "the index by type does not match the events")
         spans = key_rows(connection, state.number)
@@ -136,11 +140,16 @@ def _beside(connection: sqlite3.Connection, found: Scan, folded: list[int]) -> N
         for sha256, data in connection.execute("SELECT sha256, data FROM blobs WHERE session = ?", (state.number,)):
             if hashlib.sha256(data).hexdigest() != sha256:
                 found.note("blob", f"blob {sha256} does not match its name")
-    except (sqlite3.DatabaseError, TypeError) as error:  # TypeError: a damaged value has another type
+    except (*DATABASE_ERRORS, TypeError) as error:  # TypeError: a damaged value has another type
         if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
             raise
         found.index_wrong = found.keys_wrong = True
         found.note("page", f"an index or a blob stands on a damaged page: {error}")
+
+
+def _named_entries(connection: sqlite3.Connection, state: State) -> list[tuple[int, str]]:
+    codes = indexed_codes(connection, state)
+    return [(seq, codes[code]) for seq, code in index_entries(connection, state, codes)]
 
 
 def _named_otherwise(connection: sqlite3.Connection, state: State, seq: int) -> bool:
@@ -148,7 +157,7 @@ def _named_otherwise(connection: sqlite3.Connection, state: State, seq: int) -> 
     try:
         rows = rows_between(connection, state.number, seq, seq + 1)
         names = {*type_names(connection).values(), *_ALL}
-    except sqlite3.DatabaseError:
+    except DATABASE_ERRORS:
         return False
     return any(row_crc(row, crc_base(state.id, name)) == row[4] for row in rows for name in names)
 
@@ -171,12 +180,12 @@ class Rules:
     """What a log should look like: reported, never refused; a log may be older than a rule.
 
     Attributes:
-        indexed: the seqs that the index by type should hold.
+        indexed: seq and type of what the index by type should hold.
     """
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
-        self.indexed: list[int] = []
+        self.indexed: list[tuple[int, str]] = []
         self._open = False
         self._calls: dict[str, int] = {}
         self._strays = 0
@@ -193,7 +202,7 @@ class Rules:
 
     def _notable(self, event: Event, mark: int) -> None:
         if mark & _INDEXED:
-            self.indexed.append(event.seq)
+            self.indexed.append((event.seq, event.type))
         if mark & _CALLS:
             self._call(event)
         if mark & _OPENS:

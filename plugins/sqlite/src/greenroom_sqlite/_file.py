@@ -16,9 +16,12 @@ from greenroom.errors import GreenroomError
 from greenroom.sessions import SessionDamaged, StoreStalled
 
 from ._holders import holders
-from ._schema import PAGE_SIZE, REPAIR_HINT, connect, exists
+from ._schema import DATABASE_ERRORS, PAGE_SIZE, REPAIR_HINT, connect, exists
 
 T = TypeVar("T")
+
+STORE_ERRORS = (*DATABASE_ERRORS, sqlite3.Error, OSError)
+"""What the database or its disk may raise; `translate` says what it means."""
 
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -37,7 +40,7 @@ def is_busy(error: BaseException) -> bool:
 
 def is_damage(error: BaseException) -> bool:
     """Whether the bytes of the file are wrong."""
-    return isinstance(error, SessionDamaged) or (
+    return isinstance(error, (SessionDamaged, UnicodeDecodeError)) or (
         isinstance(error, sqlite3.DatabaseError) and (code_of(error) in _DAMAGE or code_of(error) is None)
     )
 
@@ -98,7 +101,7 @@ class StoreFile:
         except BaseException as error:
             if connection is not None:  # a cursor in the traceback would keep its snapshot: not for the next reader
                 connection.close()
-            if isinstance(error, (sqlite3.Error, OSError)):
+            if isinstance(error, STORE_ERRORS):
                 raise self.translate(error) from error
             raise
 

@@ -11,9 +11,10 @@ from zlib import crc32
 from greenroom.sessions import Event, Mail, Owner, SessionDamaged, SessionEntry, UnreadableSession
 
 from ._file import is_damage
-from ._rows import MAX_SLOT, SLOT_BITS, first_id, is_indexed, key_hash, key_of, signed
+from ._rows import MAX_SLOT, SLOT_BITS, first_id, is_indexed, key_hash, key_of, lost_name, signed
+from ._schema import DATABASE_ERRORS
 from ._state import SELECT, State, from_row, load
-from ._tail import by_seq, index_matches, indexed_codes, indexed_seqs, stream, type_names
+from ._tail import by_seq, index_entries, index_matches, indexed_codes, stream, type_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def _by_index(connection: sqlite3.Connection, state: State, wanted: Range, trust
     codes = indexed_codes(connection, state)
     known = (state.folded, state.folded_crc)
     if trust.get(state.number) != known:
-        if not index_matches(state, indexed_seqs(connection, state, codes)):
+        if not index_matches(state, index_entries(connection, state, codes)):
             raise SessionDamaged(
                 f"the index of session {state.id} does not match its events",
                 session_id=state.id,
@@ -82,7 +83,7 @@ def _by_index(connection: sqlite3.Connection, state: State, wanted: Range, trust
     chosen = {code: name for code, name in codes.items() if wanted.types is not None and name in wanted.types}
     seqs = [
         seq
-        for seq in indexed_seqs(connection, state, chosen)
+        for seq, _ in index_entries(connection, state, chosen)
         if seq >= wanted.start and (wanted.before is None or seq < wanted.before)
     ]
     if wanted.limit is not None and len(seqs) > wanted.limit:
@@ -109,10 +110,8 @@ def read_types(connection: sqlite3.Connection, session_id: str, *, queued: bool)
     names = type_names(connection)
     try:
         return {names[code >> 1]: code | 1 not in state.types for code in state.types}
-    except KeyError as error:
-        raise SessionDamaged(
-            f"session {session_id} has a type without a name: {error}", session_id=session_id
-        ) from None
+    except KeyError:
+        raise lost_name(session_id) from None
 
 
 def find_key(connection: sqlite3.Connection, session_id: str, key: str, *, queued: bool) -> list[int]:
@@ -219,7 +218,7 @@ def read_entries(connection: sqlite3.Connection, alive: Alive) -> Iterator[Sessi
                 yield entry_of(from_row(row), asked)
             except SessionDamaged as error:
                 yield damaged_entry(str(row[1]), str(error))
-    except sqlite3.DatabaseError as error:
+    except DATABASE_ERRORS as error:
         if not is_damage(error):
             raise
         yield from _from_headers(connection, seen, f"its row stands on a damaged page: {error}")

@@ -18,7 +18,20 @@ from ._ownership import next_token, owned
 from ._pages import Cell, Pages, Value
 from ._reader import header_id, mail_crc
 from ._records import record_crc
-from ._rows import INSERT, INSERT_KEY, MAX_SLOT, SLOT_BITS, Row, crc_base, header_crc, insert, key_spans, row_crc
+from ._rows import (
+    INSERT,
+    INSERT_KEY,
+    MAX_SLOT,
+    SLOT_BITS,
+    Row,
+    crc_base,
+    header_crc,
+    insert,
+    key_spans,
+    number_type,
+    row_crc,
+    type_crc,
+)
 from ._schema import PAGE_SIZE, connect, sync_folder
 from ._state import State, from_row
 from ._tail import cut, derive, last_slot, stream
@@ -64,8 +77,8 @@ class _Found:
             name = header_id(values[5])
             if name is not None and header_crc(name, values[5]) == values[4]:
                 self.headers[key >> SLOT_BITS] = (name, values[5])
-        elif len(values) == 2 and values[0] is None and isinstance(values[1], str):  # noqa: PLR2004 - code, name
-            self.names[key] = values[1]
+        elif len(values) == 3 and values[0] is None and isinstance(values[1], str):  # noqa: PLR2004 - code, name, crc
+            self.names |= {key: values[1]} if type_crc(key, values[1]) == values[2] else {}
 
     def _note_state(self, key: int, values: tuple[Value, ...]) -> None:
         try:
@@ -191,8 +204,7 @@ class _Checker:
 
     def _code(self, name: str) -> int:
         if name not in self._codes:
-            cursor = self._connection.execute("INSERT INTO types (name) VALUES (?)", (name,))
-            self._codes[name] = cursor.lastrowid or 0
+            self._codes[name] = number_type(self._connection, name)
         return self._codes[name]
 
 

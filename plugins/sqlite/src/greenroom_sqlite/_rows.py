@@ -18,6 +18,8 @@ import msgspec
 from greenroom.sessions import FOLDED_TYPES, Event, SessionDamaged, Surface
 from greenroom.sessions.vocabulary import CORE_DECODERS, event_key
 
+from ._schema import REPAIR_HINT
+
 SLOT_BITS: Final = 32
 MAX_SLOT: Final = (1 << SLOT_BITS) - 1
 
@@ -40,7 +42,7 @@ INSERT_KEY: Final = "INSERT INTO keys VALUES (?, ?, ?, ?)"
 SELECT: Final = f"SELECT {COLUMNS} FROM events"  # noqa: S608 - constants only
 
 _pack: Final = struct.Struct("<QqB").pack
-_pack_seq: Final = struct.Struct("<Q").pack
+_pack_entry: Final = struct.Struct("<QI").pack
 
 
 class _Extra(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -74,10 +76,17 @@ def signed(crc: int) -> int:
     return crc if crc < _SIGN else crc - _SPAN
 
 
-def fold(crc: int, seqs: Iterable[int]) -> int:
-    """Continue the checksum over the seqs that resume folds."""
-    for seq in seqs:
-        crc = crc32(_pack_seq(seq), crc)
+Folded: TypeAlias = tuple[int, int]
+"""Seq and type of an event in the partial index."""
+
+
+def fold(crc: int, entries: Iterable[Folded]) -> int:
+    """Continue the checksum over the entries of the partial index, in the order of the log.
+
+    Raises TypeError or struct.error for what can be no entry.
+    """
+    for entry in entries:
+        crc = crc32(_pack_entry(*entry), crc)
     return crc
 
 
@@ -120,10 +129,32 @@ class TypeCodes:
             connection = self.connection
             if connection is None:
                 raise RuntimeError("a type is asked for outside a transaction")
-            connection.execute("INSERT OR IGNORE INTO types (name) VALUES (?)", (name,))
-            row = connection.execute("SELECT code FROM types WHERE name = ?", (name,)).fetchone()
-            code = self._codes[name] = int(row[0])
+            code = self._codes[name] = number_type(connection, name)
         return code
+
+
+def type_crc(code: int, name: str) -> int:
+    """The checksum of a type's name, as SQLite stores it."""
+    return signed(crc32(f"{code}\0{name}".encode()))
+
+
+def number_type(connection: sqlite3.Connection, name: str) -> int:
+    """The number of a type in the file, which is given now if it is new. Raises SessionDamaged."""
+    row = connection.execute("SELECT code, crc FROM types WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        code = int(connection.execute("SELECT COALESCE(MAX(code), 0) + 1 FROM types").fetchone()[0])
+        connection.execute("INSERT INTO types VALUES (?, ?, ?)", (code, name, type_crc(code, name)))
+        return code
+    if type_crc(row[0], name) != row[1]:
+        raise lost_name()
+    return int(row[0])
+
+
+def lost_name(session_id: str | None = None) -> SessionDamaged:
+    """The error of a type whose name is damaged: its events are whole, and the name stands in an index as well."""
+    return SessionDamaged(
+        "the table of types is damaged; the events are whole", session_id=session_id, hint=REPAIR_HINT
+    )
 
 
 class Encoder:
@@ -134,19 +165,19 @@ class Encoder:
         self._kinds: dict[str, tuple[int, int, int]] = {}
         self._rollbacks = codes.rollbacks
 
-    def rows(self, events: Sequence[Event]) -> tuple[list[object], list[int]]:
-        """The parameters of all rows, one behind the other, and the seqs that are indexed."""
+    def rows(self, events: Sequence[Event]) -> tuple[list[object], list[Folded]]:
+        """The parameters of all rows, one behind the other, and the entries of the index."""
         if self._rollbacks != self._codes.rollbacks:
             self._kinds.clear()
             self._rollbacks = self._codes.rollbacks
         flat: list[object] = []
-        folded: list[int] = []
+        folded: list[Folded] = []
         add, kinds, first = flat.extend, self._kinds, self._first
         for event in events:
             seq, time, raw = event.seq, event.time, event.raw
             code, flags, base = kinds.get(event.type) or self._kind(event.type)
             if flags:
-                folded.append(seq)
+                folded.append((seq, code))
             extra = None
             if event.ignorable or event.surface is not None or event.sources is not None:
                 more, extra = _marks(event)

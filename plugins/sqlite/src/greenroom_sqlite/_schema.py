@@ -25,6 +25,9 @@ BUSY_SECONDS: Final = 0.25
 
 OWNER_ONLY: Final = 0o600
 
+DATABASE_ERRORS: Final = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading may raise. SQLite's own message quotes the damaged bytes, and Python decodes that strictly."""
+
 SESSIONS: Final = """
 CREATE TABLE sessions (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -53,7 +56,7 @@ CREATE TABLE sessions (
 # All others have integer keys, so that a leaf page tells on its own what it holds.
 STATEMENTS: Final = (
     SESSIONS,
-    "CREATE TABLE types (code INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+    "CREATE TABLE types (code INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, crc INTEGER NOT NULL)",
     """
 CREATE TABLE events (
     id INTEGER PRIMARY KEY, time INTEGER, type INTEGER, flags INTEGER, crc INTEGER, raw BLOB, extra BLOB
@@ -154,11 +157,11 @@ def _is_blank(connection: sqlite3.Connection, path: Path) -> bool:
     try:
         tables = _one(connection, "SELECT COUNT(*) FROM sqlite_schema")
         return not tables and not _one(connection, "PRAGMA application_id")
-    except sqlite3.DatabaseError as error:
+    except DATABASE_ERRORS as error:
         raise _unreadable(error, path) from error
 
 
-def _unreadable(error: sqlite3.DatabaseError, path: Path) -> Exception:
+def _unreadable(error: Exception, path: Path) -> Exception:
     if isinstance(error, sqlite3.OperationalError):  # busy, full, no permission: not the content
         return error
     return SessionDamaged(f"the store {path} cannot be read: {error}", hint=REPAIR_HINT)
@@ -191,7 +194,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     try:
         found = _one(connection, "PRAGMA application_id"), _one(connection, "PRAGMA user_version")
         schema = {str(row[0]) for row in connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")}
-    except sqlite3.DatabaseError as error:
+    except DATABASE_ERRORS as error:
         raise _unreadable(error, path) from error
     if found[0] != APPLICATION_ID:
         raise UnreadableSession(f"{path} is a database of another program", hint="name another file for the store")

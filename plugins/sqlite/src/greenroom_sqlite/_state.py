@@ -165,11 +165,14 @@ def from_row(row: tuple[object, ...]) -> State:
         )
     fields: Mapping[str, object] = dict(zip(_COLUMNS, values, strict=False))
     types, process = fields["types"], fields["process"]
-    decoded = {
-        "types": msgspec.json.decode(types) if isinstance(types, bytes) else types,
-        "process": msgspec.json.decode(process) if isinstance(process, bytes) else None,
-    }
-    return msgspec.convert({**fields, **decoded}, State, strict=False)
+    try:
+        decoded = {
+            "types": msgspec.json.decode(types) if isinstance(types, bytes) else types,
+            "process": msgspec.json.decode(process) if isinstance(process, bytes) else None,
+        }
+        return msgspec.convert({**fields, **decoded}, State, strict=False)
+    except msgspec.DecodeError as error:  # the columns of the header have a checksum of their own
+        raise SessionDamaged(f"the row of session {row[1]} is damaged: {error}", session_id=str(row[1])) from error
 
 
 def find_row(connection: sqlite3.Connection, session_id: str, *, search: bool = True) -> tuple[object, ...] | None:

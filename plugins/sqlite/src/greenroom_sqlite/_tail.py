@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +11,22 @@ from typing import Final
 from greenroom.sessions import Event, SessionDamaged
 
 from ._file import is_damage
-from ._rows import MAX_SLOT, SELECT, SLOT_BITS, Decoder, Row, Span, first_id, fold, is_indexed, sum_spans
+from ._rows import (
+    MAX_SLOT,
+    SELECT,
+    SLOT_BITS,
+    Decoder,
+    Folded,
+    Row,
+    Span,
+    first_id,
+    fold,
+    is_indexed,
+    lost_name,
+    sum_spans,
+    type_crc,
+)
+from ._schema import DATABASE_ERRORS
 from ._state import State
 
 _BATCH: Final = 512
@@ -18,8 +34,9 @@ _BATCH: Final = 512
 
 
 def type_names(connection: sqlite3.Connection) -> dict[int, str]:
-    """Code -> name of every type in the file."""
-    return dict(connection.execute("SELECT code, name FROM types"))
+    """Code -> name of every type in the file whose name is whole."""
+    rows = connection.execute("SELECT code, name, crc FROM types").fetchall()
+    return {code: name for code, name, crc in rows if isinstance(name, str) and type_crc(code, name) == crc}
 
 
 def decoder_for(connection: sqlite3.Connection, state: State) -> Decoder:
@@ -58,7 +75,7 @@ def stream(
             if seq > start:
                 yield decoder.events(rows_between(connection, state.number, start, seq), start)
             raise
-        except sqlite3.DatabaseError as error:
+        except DATABASE_ERRORS as error:
             if not is_damage(error):
                 raise
             yield from _row_by_row(connection, state, decoder, start, upto)
@@ -77,30 +94,32 @@ def _row_by_row(
     for seq in range(start, stop):
         try:
             events = decoder.events(rows_between(connection, state.number, seq, seq + 1), seq)
-        except sqlite3.DatabaseError as error:
+        except DATABASE_ERRORS as error:
             raise decoder.damaged(seq, f"stands on a damaged page: {error}") from error
         if not events:
             raise decoder.damaged(seq, "is missing")
         yield events
 
 
-def indexed_seqs(connection: sqlite3.Connection, state: State, codes: Mapping[int, str]) -> list[int]:
-    """The seqs that the partial index holds for the types, in order."""
+def index_entries(connection: sqlite3.Connection, state: State, codes: Mapping[int, str]) -> list[Folded]:
+    """What the partial index holds of the session for the types, in the order of the log."""
     first = first_id(state.number)
     span = (first, first + max(state.next_seq - 1, 0))
-    found: list[int] = []
+    found: list[Folded] = []
     for code in codes:
         query = "SELECT id FROM events INDEXED BY folded WHERE flags >= 8 AND type = ? AND id BETWEEN ? AND ?"
-        found.extend(key - first for (key,) in connection.execute(query, (code, *span)))
+        found.extend((key - first, code) for (key,) in connection.execute(query, (code, *span)))
     found.sort()
     return found
 
 
 def indexed_codes(connection: sqlite3.Connection, state: State) -> dict[int, str]:
-    """Code -> name of the indexed types that occur in the session."""
+    """Code -> name of the indexed types that occur in the session. Raises SessionDamaged if a name is lost."""
     names = type_names(connection)
     codes = {code >> 1 for code in state.types}
-    return {code: names.get(code, "") for code in codes if is_indexed(names.get(code, ""))}
+    if not codes <= names.keys():
+        raise lost_name(state.id)
+    return {code: names[code] for code in codes if is_indexed(names[code])}
 
 
 def key_rows(connection: sqlite3.Connection, number: int) -> list[Span]:
@@ -108,9 +127,12 @@ def key_rows(connection: sqlite3.Connection, number: int) -> list[Span]:
     return connection.execute("SELECT key, first, last FROM keys WHERE session = ?", (number,)).fetchall()
 
 
-def index_matches(state: State, seqs: Sequence[int]) -> bool:
-    """Whether the seqs are those that the session's row counted."""
-    return len(seqs) == state.folded and fold(0, seqs) == state.folded_crc
+def index_matches(state: State, entries: Sequence[Folded]) -> bool:
+    """Whether the entries are those that the session's row counted."""
+    try:
+        return len(entries) == state.folded and fold(0, entries) == state.folded_crc
+    except (TypeError, struct.error):  # a damaged entry can be anything
+        return False
 
 
 def by_seq(connection: sqlite3.Connection, state: State, seqs: Sequence[int]) -> list[Event]:
@@ -147,13 +169,14 @@ def inspect(connection: sqlite3.Connection, state: State) -> Tail:
     The cost does not depend on the length of the log, unless something is wrong. Raises SessionDamaged for
     damage that a later end of a turn shows to be no torn tail.
     """
+    codes = indexed_codes(connection, state)
     try:
-        codes = indexed_codes(connection, state)
-        seqs = indexed_seqs(connection, state, codes)
-        if index_matches(state, seqs):
-            ends = [event.seq for event in by_seq(connection, state, seqs) if event.type == "turn/end"]
+        entries = index_entries(connection, state, codes)
+        if index_matches(state, entries):
+            events = by_seq(connection, state, [seq for seq, _ in entries])
+            ends = [event.seq for event in events if event.type == "turn/end"]
             return _behind(connection, state, ends[-1] + 1 if ends else 0)
-    except (SessionDamaged, sqlite3.DatabaseError) as error:
+    except (SessionDamaged, *DATABASE_ERRORS) as error:
         if not is_damage(error):
             raise
     return _whole(connection, state)
@@ -168,23 +191,26 @@ def _behind(connection: sqlite3.Connection, state: State, start: int) -> Tail:
     return Tail(start, state.next_seq)
 
 
+_TORN_FOLDED: Final = 2
+"""How many folded events a torn tail may hold (an end of a turn, a splice). More is no tail: `repair` is asked."""
+
+
 def _whole(connection: sqlite3.Connection, state: State) -> Tail:
-    """Look at everything, as the short way found something wrong."""
+    """Look at everything, as the short way found something wrong. Raises SessionDamaged unless only a tail is torn."""
+    folded = 0
     try:
-        for _ in stream(connection, state):
-            pass
+        for events in stream(connection, state):
+            folded += sum(is_indexed(event.type) for event in events)
     except SessionDamaged as error:
-        damage = error
-        if error.seq is not None and not _ends_a_turn(connection, state, error.seq):
-            return Tail(error.seq, state.next_seq)
-        raise
-    else:
-        damage = SessionDamaged(
-            f"the index of session {state.id} does not match its events",
-            session_id=state.id,
-            hint=f"`greenroom sessions repair {state.id}` builds it anew",
-        )
-    raise damage
+        torn = error.seq is not None and state.folded - folded <= _TORN_FOLDED
+        if error.seq is None or not torn or _ends_a_turn(connection, state, error.seq):
+            raise
+        return Tail(error.seq, state.next_seq)
+    raise SessionDamaged(
+        f"the index of session {state.id} does not match its events",
+        session_id=state.id,
+        hint=f"`greenroom sessions repair {state.id}` builds it anew",
+    )
 
 
 def _ends_a_turn(connection: sqlite3.Connection, state: State, seq: int) -> bool:
@@ -193,7 +219,7 @@ def _ends_a_turn(connection: sqlite3.Connection, state: State, seq: int) -> bool
     for at in range(seq + 1, state.next_seq):
         try:
             found = decoder.events(rows_between(connection, state.number, at, at + 1), at)
-        except (SessionDamaged, sqlite3.DatabaseError):
+        except (SessionDamaged, *DATABASE_ERRORS):
             continue
         if found and found[0].type == "turn/end":
             return True
@@ -221,8 +247,8 @@ def derive(connection: sqlite3.Connection, state: State) -> None:
         "SELECT type, MIN(flags & 1) FROM events WHERE id BETWEEN ? AND ? GROUP BY type", span
     ).fetchall()
     state.types = frozenset(code << 1 | flag for code, low in rows for flag in ({0, 1} if not low else {0}))
-    seqs = indexed_seqs(connection, state, indexed_codes(connection, state))
-    state.folded, state.folded_crc = len(seqs), fold(0, seqs)
+    entries = index_entries(connection, state, indexed_codes(connection, state))
+    state.folded, state.folded_crc = len(entries), fold(0, entries)
     spans = key_rows(connection, state.number)
     state.keys, state.keys_crc = len(spans), sum_spans(0, spans)
     last = connection.execute("SELECT time FROM events WHERE id = ?", (span[1],)).fetchone()

@@ -23,7 +23,7 @@ from greenroom.errors import GreenroomError
 from greenroom.sessions import RecordConflict, SessionFenced, SessionNotLive
 
 from ._batch import Backlog, Batch, Sink
-from ._file import StoreFile, is_busy
+from ._file import STORE_ERRORS, StoreFile, is_busy
 from ._rows import TypeCodes
 from ._state import State
 from ._window import Window
@@ -278,7 +278,7 @@ class Writer:
             return
         try:
             self._transact(work, full=full)
-        except (sqlite3.Error, OSError, GreenroomError) as error:
+        except (*STORE_ERRORS, GreenroomError) as error:
             if len(work) > 1 and not is_busy(error):  # one session's batch or pages must not hold up the others
                 for one in work:
                     self._commit([one[0]], full=full)
@@ -324,7 +324,7 @@ class Writer:
             except Exception as error:  # noqa: BLE001 - whatever the function raised belongs to the one who called
                 if is_busy(error) and self._clock() < call.deadline:
                     continue
-                known = self._file.translate(error) if isinstance(error, (sqlite3.Error, OSError)) else error
+                known = self._file.translate(error) if isinstance(error, STORE_ERRORS) else error
                 if known is not error:
                     known.__cause__ = error
                 call.fail(known)
