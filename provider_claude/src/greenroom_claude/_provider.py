@@ -71,6 +71,9 @@ class ClaudeProvider(Provider):
         if not request.cwd.is_dir():
             raise ProviderError(f"the folder {request.cwd} is gone", hint="make it again, or start in another one")
         setting = self._setting(request.cwd, link.env)
+        if setting.config.exists() and not (setting.config.is_dir() and os.access(setting.config, os.W_OK)):
+            hint = "make it writable, or choose another one: CLAUDE_CONFIG_DIR"
+            raise ProviderError(f"Claude Code cannot write its folder {setting.config}", hint=hint)
         if request.max_output_tokens is not None:
             setting.env["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(request.max_output_tokens)
         resume = request.handle.native_id if request.handle is not None else None
