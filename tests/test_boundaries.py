@@ -47,8 +47,7 @@ TRANSLATORS = ("_translate.py", "_wire.py")
 # unless it is named below. Its parts are spelled out so that a report says which of them grew.
 KERNEL = {
     "hooks": """
-        _async_callers _callers _context _decision _engine _feed _foreign _hooks _impl _kinds _order _signatures
-        _staging _trace _watchdog hookspecs
+        _async_callers _callers _engine _feed _foreign _hooks _impl _kinds _order _signatures _staging
     """.split(),  # noqa: SIM905 - a list of words, one a line would fill the screen
     "scopes": ["_effect", "_layers", "_scope", "_services"],
     "plugins": ["_host", "_lifecycle", "_loading", "_records"],
@@ -58,7 +57,13 @@ NOT_KERNEL = {
     "__init__": "the list of public names",
     "_version": "two constants",
     "errors": "the errors of all distributions",
+    "hookspecs": "the contract, which grows with every hook: what plugins implement",
+    "_context": "the contract: what implementations are told",
+    "_decision": "the contract: what policies answer",
     "_paths": "where files lie and how they are written, for everyone",
+    "_settings/layers": "reads files, variables and options, and where each value stands; the kernel gets values",
+    "_trace": "watches the kernel: the outcomes of hooks, for people",
+    "_watchdog": "watches the kernel: who blocks the loop, for people",
     "_diagnostics": "the record of what went wrong; it knows no plugin",
     "_finding": "what is installed, what of it may load, and importing it",
     "_trust": "whose files may run code",
@@ -71,7 +76,7 @@ NOT_KERNEL = {
     "templates": "data that `plugins new` copies",
 }
 # Why these numbers: docs/decisions.md.
-KERNEL_LINES = 2_820
+KERNEL_LINES = 2_500
 HOST_LINES = 11_750
 FILE_LINES = 400
 FILES_OF_ANY_LENGTH = {"hookspecs.py": "one page of contract, mostly docstrings; a reader wants all hooks in one place"}
@@ -285,11 +290,16 @@ def test_no_module_but_a_lifecycle_assigns_state(path: Path) -> None:
 
 
 def _places() -> dict[str, int]:
-    """What stands directly in `greenroom/`, modules and packages, with its lines of code."""
+    """What stands directly in `greenroom/`, modules and packages, with its lines of code.
+
+    A module inside a package that is named in NOT_KERNEL is a place of its own.
+    """
     root = HOST.folder / "src/greenroom"
     places: dict[str, int] = {}
     for path in _sources(HOST.folder):
-        name = path.relative_to(root).parts[0].removesuffix(".py")
+        name = path.relative_to(root).as_posix().removesuffix(".py")
+        if name not in NOT_KERNEL:
+            name = name.partition("/")[0]
         places[name] = places.get(name, 0) + _code_lines(path)
     return places
 
@@ -304,8 +314,7 @@ def test_the_kernel_stays_within_its_budget() -> None:
 
 
 def test_everything_that_is_no_kernel_exists() -> None:
-    there = {path.name.removesuffix(".py") for path in (HOST.folder / "src/greenroom").iterdir()}
-    assert NOT_KERNEL.keys() - there == set()
+    assert NOT_KERNEL.keys() - _places().keys() == set()
 
 
 def test_the_host_stays_within_its_budget() -> None:
