@@ -23,7 +23,6 @@ async def take(updates, count):
     return [await anext(updates) for _ in range(count)]
 
 
-@pytest.mark.behaviour("P-207")
 async def test_a_reply_that_was_streamed_is_one_row_and_one_update_of_the_epoch_that_fetch_reports(world):
     log = await world.create()
     log.turn()

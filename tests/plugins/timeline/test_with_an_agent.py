@@ -1,0 +1,111 @@
+"""The timeline of a session that a driver writes: what a provider says, as a client sees it."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+import greenroom_timeline
+from greenroom import Host, hookimpl, load_settings
+from greenroom.agents import AgentOptions, AgentSpec
+from greenroom.providers import TextDelta, UserEcho
+from greenroom.timeline import Patched, RowAdded, TimelineService
+from greenroom_driver import DriverFactory
+from greenroom_testing import ScriptedPlugin, ScriptedProvider, accept
+
+pytestmark = pytest.mark.anyio
+
+
+class PlainDriver:
+    """The driver without the leading edge, so that a reply that comes at once is one piece."""
+
+    @hookimpl
+    def agent_factory(self, host):
+        return DriverFactory(host, leading=False)
+
+
+@pytest.fixture
+async def provider():
+    return ScriptedProvider()
+
+
+@pytest.fixture
+async def host(anyio_backend, provider):
+    plugins = {
+        "driver": PlainDriver(),
+        "scripted": ScriptedPlugin(provider),
+        "timeline": greenroom_timeline.TimelinePlugin(),
+    }
+    async with Host(load_settings(), discovery=False, plugins=plugins) as live:
+        assert [record.error for record in live.plugins() if record.state != "active"] == []
+        yield live
+
+
+@pytest.fixture
+async def agent(host):
+    return (await host.agents.create(AgentSpec(options=AgentOptions()), owner=host.scope)).agent
+
+
+async def take_until_quiet(host, agent, updates):
+    """Every update up to where the page of now ends."""
+    end = (await host.service(TimelineService).fetch(agent.id)).end
+    found = []
+    while updates.cursor != end:
+        found.append(await anext(updates))
+    return found
+
+
+@pytest.mark.behaviour("P-207")
+async def test_a_streamed_reply_becomes_one_row_and_one_update_of_the_epoch_that_fetch_reports(host, agent, provider):
+    provider.starting = accept
+    timeline = host.service(TimelineService)
+    async with timeline.subscribe(agent.id) as updates:
+        await anext(updates)
+        accepted = anyio.Event()
+        agent.session.observe(lambda event: accepted.set() if event.type == "turn/accepted" else None)
+        agent.followup("go")
+        await accepted.wait()
+        for piece in ("a ", "streamed ", "reply"):
+            provider.session.say(piece)
+        provider.session.end()
+        await agent.when_idle()
+        replies = [
+            update
+            for update in await take_until_quiet(host, agent, updates)
+            if isinstance(update, RowAdded) and update.row.type == "assistant/message" and update.row.data["text"]
+        ]
+        page = await timeline.fetch(agent.id)
+        [row] = [row for row in page.rows if row.type == "assistant/message" and row.data["text"]]
+        assert [(update.row, row.data["text"]) for update in replies] == [(row, "a streamed reply")]
+        assert (updates.cursor, updates.cursor.epoch) == (page.end, agent.session.epoch)
+
+
+async def test_the_echo_of_a_prompt_is_a_patch_of_its_row_and_no_row(host, agent, provider):
+    async def echo(session, request):
+        message = request.messages[-1]
+        session.emit(
+            UserEcho(text="go", provider_message_id="native", client_message_id=message.id, turn_id=session.turn),
+            TextDelta(text="yes", message_id="m", turn_id=session.turn),
+        )
+        session.end()
+
+    provider.starting = echo
+    async with host.service(TimelineService).subscribe(agent.id) as updates:
+        await anext(updates)
+        await agent.run("go")
+        found = await take_until_quiet(host, agent, updates)
+    prompts = [u.row for u in found if isinstance(u, RowAdded) and u.row.type == "user/message"]
+    patches = [u.patch for u in found if isinstance(u, Patched)]
+    assert [(patch.update, patch.data) for patch in patches] == [(prompts[0].seq, {"provider_message_id": "native"})]
+    assert len(prompts) == 1
+
+
+async def test_the_timeline_of_an_agent_goes_on_in_its_session_when_it_is_closed(host, provider):
+    handle = await host.agents.create(AgentSpec(options=AgentOptions()), owner=host.scope)
+    await handle.agent.run("go")
+    timeline = host.service(TimelineService)
+    live = await timeline.fetch(handle.agent.id, limit=0)
+    await handle.dispose()
+    stored = await timeline.fetch(handle.agent.id, limit=0)
+    assert stored.rows[: len(live.rows)] == live.rows
+    assert stored.epoch == live.epoch
