@@ -9,6 +9,7 @@ import pytest
 
 import greenroom_driver
 from greenroom import Host, load_settings
+from greenroom.agents import Initializing
 from greenroom_testing import ScriptedPlugin, ScriptedProvider
 
 from .rig import Rig
@@ -37,4 +38,5 @@ async def host(anyio_backend, tmp_path: Path, provider, driver_plugin) -> AsyncI
 async def rig(host, provider) -> Rig:
     made = Rig(host, provider)
     await made.create()
+    await made.until(lambda: not isinstance(made.agent.state, Initializing))
     return made

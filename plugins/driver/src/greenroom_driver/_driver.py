@@ -190,9 +190,11 @@ class AgentDriver:
         for hold in Hold:
             self.pump.apply(self.runs.release(hold))
         self.pump.close()
-        if self.session.live:
+        try:
             self.writer.withdraw_questions("the agent was closed")
             self.writer.cancel_children()
+        except GreenroomError as error:
+            self.error(error)
 
     async def flush(self) -> None:
         """See `Driver.flush`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import anyio
 
 from greenroom.agents import process_started
+from greenroom.errors import GreenroomError
 from greenroom.providers import OwnedProcess, ProviderEvent, ToolEndpoint
 from greenroom.sessions import Message, ProviderProcess
 
@@ -39,6 +41,7 @@ class Link:
         self._steps = steps
         self._lost = lost
         self._over = False
+        self._owns = False
         self._tasks: set[anyio.CancelScope] = set()
         self.emit: Callable[[ProviderEvent], None] = pump.emit
         self.prompt: str | None = None
@@ -77,6 +80,7 @@ class Link:
         """See `ProviderLink.owns`."""
         started = process_started(process.pid)
         if started is not None:  # else it has ended already
+            self._owns = True
             await self._scope.lease.set_process(ProviderProcess(process.pid, started, process.group))
 
     async def next_step(self) -> Sequence[Message] | None:
@@ -88,8 +92,14 @@ class Link:
         return await self._steps.stopping()
 
     async def disown(self) -> None:
-        """The session's processes are gone: their row is void."""
-        await self._scope.lease.set_process(None)
+        """The session's processes are gone: their row is void.
+
+        A store that cannot be told keeps a row whose process has ended, which harms nobody.
+        """
+        if self._owns:
+            self._owns = False
+            with contextlib.suppress(GreenroomError):
+                await self._scope.lease.set_process(None)
 
     def close(self) -> None:
         """The session is closed: what it still says does not count, its tasks end."""

@@ -187,7 +187,7 @@ class Pump:
                 item = box.popleft()
                 if type(item) is Command:
                     self.settle_window()
-                    item.run()
+                    self._contained(item.run)
                 elif runs.holding:
                     self.apply(runs.feed(item))  # type: ignore[arg-type]  # not a command
                 else:
@@ -203,6 +203,14 @@ class Pump:
                 self._weight = 0
             self._space.set()
             self._call_later()
+
+    def _contained(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except EventRefused as error:
+            self._handler.refused(error)
+        except GreenroomError as error:
+            self._handler.stalled(error)
 
     def _call_later(self) -> None:
         while self._later and not self._depth:
