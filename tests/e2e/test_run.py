@@ -180,20 +180,30 @@ def test_a_second_ctrl_c_leaves_at_once_and_the_session_can_be_resumed(tmp_path:
 
 
 def test_a_reader_that_goes_away_ends_the_run_quietly(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [GREENROOM, *_playing(_hanging(tmp_path), "begin", speed="1")],
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    process.stdout.read(7)
-    process.stdout.close()
-    process.terminate()  # the next line that it prints finds nobody
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode in {141, 130}
-    assert b"Traceback" not in errors
+    said = ('{"after": 0.1, "type": "text_delta", "text": "on and on\\n", "message_id": "m"}',) * 50
+    talking = script(tmp_path / "t.jsonl", '{"turn": "one"}', *said)
+    errors = tmp_path / "errors"
+    command = [GREENROOM, *_playing(talking, "begin", speed="1")]
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(
+            command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
+        ) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"session ")
+        process.stdout.close()
+        assert process.wait(timeout=LIMIT) == 141
+    assert errors.read_text() == ""
+    assert [e["data"]["reason"]["kind"] for e in _log(tmp_path) if e["type"] == "turn/end"] == ["aborted"]
+
+
+def test_ctrl_c_before_anything_has_begun_ends_the_command(tmp_path: Path) -> None:
+    with Terminal(*FAST, "show me", cwd=tmp_path) as terminal:
+        terminal.wait_for("session [0-9a-f-]{36}\n")
+        terminal.interrupt()
+        assert terminal.end() == 130
+        assert "Traceback" not in terminal.seen
 
 
 def test_a_session_keeps_its_directory(tmp_path: Path) -> None:
