@@ -54,7 +54,7 @@ class Facts:
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[str, list[Fact]] = {}
+        self._by_key: dict[str, tuple[Event, ...]] = {}  # there may be a hundred thousand: as they are, and read anew
         self._children: dict[str, _Child] = {}
 
     def __bool__(self) -> bool:
@@ -84,7 +84,7 @@ class Facts:
         if event.type.startswith("subagent/"):
             self._note(event, fact, live=live)
         if fact is not None and event.type != "subagent/item":
-            self._by_key.setdefault(fact.key, []).append(fact)
+            self._by_key[fact.key] = (*self._by_key.get(fact.key, ()), event)
         return fact
 
     def _note(self, event: Event, fact: Fact | None, *, live: bool) -> None:
@@ -119,10 +119,11 @@ class Facts:
 
     def about(self, key: str, row: int, until: int | None = None) -> list[Fact]:
         """What is said about the row of that key and seq, in order; `until` is the next row with the same key."""
-        kept = self._by_key.get(key)
+        kept = self._by_key.get(key, ())
         if not kept:
             return []
-        found = [fact for fact in kept if row < fact.seq and (until is None or fact.seq < until)]
+        read = [self.read(event) for event in kept if row < event.seq and (until is None or event.seq < until)]
+        found = [fact for fact in read if fact is not None]
         if self._children and key.startswith("call "):
             found = self._with_items(key, found, row, until)
         return found

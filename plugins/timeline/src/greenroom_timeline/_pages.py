@@ -235,9 +235,5 @@ async def _patches_between(feed: Feed, cursor: int, stop: int) -> list[Patch]:
     line = feed.line
     if cursor >= line.base:
         return _memory_patches(line, cursor, stop, cursor)
-    patches: list[Event] = []
-    for low, high in line.ranges.up(cursor + 1, stop + 1):
-        for start in range(low, high, feed.sizes.chunk):
-            events = await feed.source.read(start, min(start + feed.sizes.chunk, high))
-            patches += [event for event in events if feed.roles.part(event) == "patch"]
-    return await _told(feed, patches, cursor, ())
+    rows, patches = await _stored_after(feed, cursor, None, stop + 1)
+    return await _told(feed, patches, cursor, rows)
