@@ -70,6 +70,7 @@ async def test_nobody_is_logged_in(tmp_path: Path) -> None:
             await rig.agent.run("Hi")
 
 
+@pytest.mark.behaviour("P-446")
 @pytest.mark.parametrize(
     ("status", "kind", "said", "told", "code"),
     [
