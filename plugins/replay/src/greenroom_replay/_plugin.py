@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 DEMO: Final = Path(__file__).with_name("demo.jsonl")
 """The script that is played when the settings name none."""
+CAPABILITIES: Final = frozenset({Capability.RESUME, Capability.PERMISSIONS, Capability.REVEALS_STEPS})
 FOREIGN_MODEL: Final = "a replay has no model to choose; what you hear was said by {heard}"
 
 
@@ -129,6 +130,6 @@ def providers(host: Host, settings: BaseModel | None) -> list[ProviderSpec]:
             label="Replay",
             steps="provider",
             load=lambda: ReplayProvider(known, lambda: host.providers),
-            capabilities=frozenset({Capability.RESUME, Capability.PERMISSIONS, Capability.REVEALS_STEPS}),
+            capabilities=CAPABILITIES,
         )
     ]
