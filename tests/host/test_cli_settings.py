@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from greenroom._diagnostics import HIDDEN
+from greenroom._settings.rules import TABLES
 from greenroom.cli import run
 
 PLUGIN = """
@@ -75,6 +76,13 @@ def test_the_schema_without_a_plugin_is_that_of_the_file(capsys) -> None:
     assert set(properties) == {"load", "allow", "deny", "strict", "import_timeout"}
     section = schema["properties"]["plugins"]["additionalProperties"]["properties"]  # type: ignore[index]
     assert set(section) == {"guard", "required", "timeout_cap"}
+
+
+def test_the_schema_knows_every_table_that_a_settings_file_may_have(capsys) -> None:
+    schema = output(capsys, "settings", "schema")
+    tables = schema["properties"]  # type: ignore[index]
+    assert {name: set(table["properties"]) for name, table in tables.items()} == {n: set(k) for n, k in TABLES.items()}
+    assert {name for name, table in tables.items() if table["additionalProperties"]} == {"plugins"}
 
 
 @pytest.mark.parametrize("name", ["audit", "dist-a:audit", "dist-a"])

@@ -44,21 +44,21 @@ INVARIANT_KEYS: Final = {
     "allow": HostKey("strings", "replace"),
     "block": HostKey("strings", "replace"),
 }
-_TABLES: Final = {"hooks": {"order"}, "invariants": INVARIANT_KEYS.keys(), "plugins": HOST_KEYS.keys()}
+TABLES: Final = {"hooks": {"order"}, "invariants": INVARIANT_KEYS.keys(), "plugins": HOST_KEYS.keys()}
 YES: Final = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
 def check_shape(layer: Layer) -> None:
     """Refuse what no layer may have: unknown tables, unknown host keys, tables where values belong."""
     for name, table in layer.tables.items():
-        if name not in _TABLES:
-            raise _error(layer, (name,), "unknown table", did_you_mean(name, _TABLES))
+        if name not in TABLES:
+            raise _error(layer, (name,), "unknown table", did_you_mean(name, TABLES))
         if not isinstance(table, dict):
             raise _error(layer, (name,), "must be a table", f"write [{name}]")
         for key, value in table.items():
-            if key in _TABLES[name] or (name == "plugins" and isinstance(value, dict)):
+            if key in TABLES[name] or (name == "plugins" and isinstance(value, dict)):
                 continue
-            hint = did_you_mean(key, _TABLES[name])
+            hint = did_you_mean(key, TABLES[name])
             if name == "plugins":
                 hint += f" (settings of a plugin stand in a table, [plugins.{key}])"
             raise _error(layer, (name, key), "unknown key", hint)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from greenroom._diagnostics import HIDDEN, SECRET_NAME
-from greenroom._settings.rules import HOST_KEYS, SECTION_KEYS
+from greenroom._settings.rules import HOST_KEYS, INVARIANT_KEYS, SECTION_KEYS
 from greenroom.cli._effective import effective
 from greenroom.cli._output import emit_json, table
 from greenroom.cli._state import CliState
@@ -105,11 +105,13 @@ def _own_schema() -> dict[str, object]:
         "additionalProperties": section,
     }
     hooks = {"type": "object", "properties": {"order": order}, "additionalProperties": False}
+    checks = {key: _SCHEMAS[kind] for key, (kind, *_) in INVARIANT_KEYS.items()}
+    invariants = {"type": "object", "properties": checks, "additionalProperties": False}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "greenroom.toml",
         "type": "object",
-        "properties": {"plugins": plugins, "hooks": hooks},
+        "properties": {"plugins": plugins, "hooks": hooks, "invariants": invariants},
         "additionalProperties": False,
     }
 
