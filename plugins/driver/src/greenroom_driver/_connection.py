@@ -72,6 +72,8 @@ class Connection:
 
         Raises: what `Provider.open` raises.
         """
+        if self._live is not None and not self._opening.locked():
+            return self._live
         async with self._opening:
             if self._live is None:
                 await self._bury()

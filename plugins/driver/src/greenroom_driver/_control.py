@@ -190,11 +190,16 @@ class Control:
         elif turn is not None and not turn.handed:
             turn.scope.cancel()
         elif turn is not None and run is not None and run.state is RunState.STOPPING:
-            turn.stop.cancel()
+            self._leave_border(turn)
         elif run is not None and not activity.interrupting:
+            self._leave_border(turn)
             activity.interrupting = True
             driver.scope.spawn(self._interrupt, activity, run, name="interrupt")
         return outcome
+
+    def _leave_border(self, turn: Turn | None) -> None:
+        if turn is not None and turn.border is not None:
+            turn.border.cancel()
 
     async def _interrupt(self, activity: Activity, run: Run) -> None:
         driver, settled = self._driver, self._driver.run_over(run)
@@ -304,7 +309,7 @@ class Control:
         driver.writer.end_step()
         claimed = driver.agent.inbox.claim(turn.number, boundary=False).messages
         driver.wakers.difference_update(message.id for message in claimed)
-        with turn.stop:
+        with turn.at_border():
             decided = await driver.drain.before_step(turn, claimed)
             if isinstance(decided, Reason):
                 turn.reason = decided
@@ -323,7 +328,7 @@ class Control:
         turn = self._open_turn()
         if turn is None:
             return True
-        with turn.stop:
+        with turn.at_border():
             await driver.host.hooks.turn_stopping(driver.context(turn.number))
         return self._open_turn() is None or not driver.agent.inbox.next_step
 

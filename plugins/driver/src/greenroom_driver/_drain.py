@@ -284,7 +284,7 @@ class Drain:
     async def _stop(self, activity: Activity, turn: Turn) -> None:
         """The provider has finished: the last chance to act before the turn closes."""
         failed: Terminal | None = None
-        with turn.stop:
+        with turn.at_border():
             try:
                 await self._driver.host.hooks.turn_stopping(self._driver.context(turn.number))
             except HookError as error:

@@ -167,8 +167,11 @@ class Pump:
         self._news = anyio.Event()
         self._asleep = True
         deadline = self._coalescer.deadline
-        with anyio.CancelScope(deadline=float("inf") if deadline is None else deadline):
+        if deadline is None:
             await self._news.wait()
+        else:
+            with anyio.CancelScope(deadline=deadline):
+                await self._news.wait()
         self._asleep = False
 
     async def _back_pressure(self) -> None:

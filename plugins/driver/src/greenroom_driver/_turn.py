@@ -25,12 +25,13 @@ class Turn:
         command: the prompt is a command of the provider that starts no turn there.
         reason: why it ends, if that is decided before or beside its terminal.
         handed: the provider was asked for it, so only proof can end it.
-        scope: everything before that; `call`: asking the provider; `stop`: `turn_stopping`.
+        scope: everything before that; `call`: asking the provider; `border`: hooks between steps and at the end.
         accepted: the provider has it, or it is over. over: it is finishing or over. ended: its end is logged.
     """
 
     __slots__ = (
         "accepted",
+        "border",
         "call",
         "command",
         "ended",
@@ -41,7 +42,6 @@ class Turn:
         "reason",
         "run",
         "scope",
-        "stop",
     )
 
     def __init__(self, number: int, run: Run, messages: tuple[Message, ...], command: OutOfBand | None) -> None:
@@ -53,10 +53,15 @@ class Turn:
         self.handed = False
         self.scope = anyio.CancelScope()
         self.call = anyio.CancelScope()
-        self.stop = anyio.CancelScope()
+        self.border: anyio.CancelScope | None = None
         self.accepted = anyio.Event()
         self.over = anyio.Event()
         self.ended = anyio.Event()
+
+    def at_border(self) -> anyio.CancelScope:
+        """A fresh scope for what is done between two steps, or before the turn closes."""
+        self.border = anyio.CancelScope()
+        return self.border
 
 
 class Activity:
