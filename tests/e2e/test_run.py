@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import time
 from pathlib import Path
 
+import anyio
 import pytest
+
+from greenroom import Host, load_settings
+from greenroom.agents import AgentOptions, AgentSpec
 
 from .terminal import FULL_SPEED, GREENROOM, LIMIT, Terminal, greenroom, script
 
@@ -177,6 +182,46 @@ def test_a_second_ctrl_c_leaves_at_once_and_the_session_can_be_resumed(tmp_path:
     done = greenroom(*_playing(script(tmp_path / "ok.jsonl", '{"turn": "one"}'), "--session", "last"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "> begin" in done.stdout  # it was claimed and not yet told to anybody, so it waits again
+
+
+def _queue(folder: Path, file: Path, text: str) -> None:
+    """Leave a session behind in whose queue a prompt waits."""
+
+    async def main() -> None:
+        settings = load_settings(overrides={"plugins.replay.file": str(file)})
+        async with Host(settings, data_directory=Path(os.environ["GREENROOM_HOME"])) as host:
+            spec = AgentSpec(cwd=folder, options=AgentOptions(provider="replay"))
+            handle = await host.agents.create(spec, owner=host.scope)
+            handle.agent.send(text, "next-turn", wake=False)
+            await handle.dispose()
+
+    anyio.run(main)
+
+
+def test_what_waits_in_the_queue_goes_before_the_prompt(tmp_path: Path) -> None:
+    file = script(tmp_path / "s.jsonl", '{"turn": "one"}', '{"turn": "two"}')
+    _queue(tmp_path, file, "queued")
+    done = greenroom(*_playing(file, "--session", "last", "then this"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith(">")] == ["> queued", "> then this"]
+
+
+def test_without_a_prompt_what_waits_is_all_that_is_run(tmp_path: Path) -> None:
+    file = script(tmp_path / "s.jsonl", '{"turn": "one"}')
+    _queue(tmp_path, file, "queued")
+    assert greenroom(*_playing(file, "--session", "last"), cwd=tmp_path).returncode == 0
+    said = [e["data"]["message"]["content"][0]["text"] for e in _log(tmp_path) if e["type"] == "user/message"]
+    assert said == ["queued"]
+
+
+def test_a_prompt_whose_turn_never_came_waits_and_the_exit_status_is_1(tmp_path: Path) -> None:
+    file = script(tmp_path / "s.jsonl", '{"turn": "one"}', '{"type": "turn_failed", "error": "no"}')
+    _queue(tmp_path, file, "queued")
+    done = greenroom(*_playing(file, "--session", "last", "then this"), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "the prompt waits in the queue: greenroom run --session " in done.stderr
+    again = greenroom(*_playing(file, "--session", "last"), cwd=tmp_path)
+    assert "> then this" in again.stdout
 
 
 def test_a_reader_that_goes_away_ends_the_run_quietly(tmp_path: Path) -> None:
