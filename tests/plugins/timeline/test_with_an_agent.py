@@ -8,7 +8,8 @@ import pytest
 import greenroom_timeline
 from greenroom import Host, hookimpl, load_settings
 from greenroom.agents import AgentOptions, AgentSpec
-from greenroom.providers import TextDelta, UserEcho
+from greenroom.providers import TextDelta, TurnCompleted, TurnStarted, UserEcho
+from greenroom.sessions.vocabulary import Message, Text, UserSource
 from greenroom.timeline import Patched, RowAdded, TimelineService
 from greenroom_driver import DriverFactory
 from greenroom_testing import ScriptedPlugin, ScriptedProvider, accept
@@ -80,6 +81,7 @@ async def test_a_streamed_reply_becomes_one_row_and_one_update_of_the_epoch_that
         assert (updates.cursor, updates.cursor.epoch) == (page.end, agent.session.epoch)
 
 
+@pytest.mark.behaviour("P-245")
 async def test_the_echo_of_a_prompt_is_a_patch_of_its_row_and_no_row(host, agent, provider):
     async def echo(session, request):
         message = request.messages[-1]
@@ -109,3 +111,78 @@ async def test_the_timeline_of_an_agent_goes_on_in_its_session_when_it_is_closed
     stored = await timeline.fetch(handle.agent.id, limit=0)
     assert stored.rows[: len(live.rows)] == live.rows
     assert stored.epoch == live.epoch
+
+
+async def rows_of_prompts(host, agent):
+    page = await host.service(TimelineService).fetch(agent.id)
+    return [row for row in page.rows if row.type == "user/message"]
+
+
+def text_of(row):
+    return row.data["message"]["content"][0]["text"]
+
+
+@pytest.mark.behaviour("P-240")
+async def test_the_id_that_a_prompt_was_given_stands_in_its_row_and_in_the_update(host, agent):
+    async with host.service(TimelineService).subscribe(agent.id) as updates:
+        await anext(updates)
+        await agent.run(Message("given-id", (Text("go"),), UserSource()))
+        [update] = [
+            update.row
+            for update in await take_until_quiet(host, agent, updates)
+            if isinstance(update, RowAdded) and update.row.type == "user/message"
+        ]
+    [row] = await rows_of_prompts(host, agent)
+    assert update.data["message"]["id"] == row.data["message"]["id"] == "given-id"
+
+
+@pytest.mark.behaviour("P-241")
+async def test_an_echo_with_the_id_and_text_of_the_prompt_adds_no_row_however_often_it_comes(host, agent, provider):
+    async def echo(session, request):
+        for _ in range(2):
+            session.emit(
+                UserEcho(
+                    text="go",
+                    provider_message_id="native",
+                    client_message_id=request.messages[-1].id,
+                    turn_id=session.turn,
+                )
+            )
+        session.end()
+
+    provider.starting = echo
+    await agent.run("go")
+    [row] = await rows_of_prompts(host, agent)
+    assert text_of(row) == "go"
+
+
+@pytest.mark.behaviour("P-242")
+async def test_what_was_typed_elsewhere_under_another_id_is_a_row_of_its_own(host, agent, provider):
+    await agent.run("go")
+    provider.session.emit(UserEcho(text="typed", provider_message_id="other"), TurnStarted(turn_id="own"))
+    provider.session.emit(TurnCompleted(turn_id="own"))
+    await logged(agent, "turn/end", 2)
+    assert [text_of(row) for row in await rows_of_prompts(host, agent)] == ["go", "typed"]
+
+
+@pytest.mark.behaviour("P-244")
+async def test_a_message_that_only_the_provider_knows_is_a_row(host, agent, provider):
+    provider.session.emit(UserEcho(text="typed", provider_message_id="other"), TurnStarted(turn_id="own"))
+    provider.session.emit(TurnCompleted(turn_id="own"))
+    await logged(agent, "turn/end", 1)
+    [row] = await rows_of_prompts(host, agent)
+    assert text_of(row) == "typed"
+
+
+async def logged(agent, kind, count):
+    """Wait until the log holds so many events of a type."""
+    done = anyio.Event()
+
+    def look(_event=None):
+        if sum(event.type == kind for event in agent.session.tail) >= count:
+            done.set()
+
+    undo = agent.session.observe(look)
+    look()
+    await done.wait()
+    undo()
