@@ -64,3 +64,19 @@ async def test_rows_of_plugins_types_come_and_go_with_their_plugin(anyio_backend
         session.append("marks/mark", {"text": "here"})
         [row] = (await host.service(TimelineService).fetch("s")).rows
         assert (row.type, row.data) == ("marks/mark", {"text": "here"})
+
+
+async def test_one_plugin_object_serves_two_hosts_without_mixing_their_sessions(anyio_backend):
+    plugins = {"timeline": greenroom_timeline.TimelinePlugin()}
+    async with Host(discovery=False, plugins=plugins) as one, Host(discovery=False, plugins=plugins) as two:
+        for host, text in ((one, "first"), (two, "second")):
+            (await create(host, "s")).append("notice", {"level": "info", "message": text})
+        for host, text in ((one, "first"), (two, "second")):
+            timeline = host.service(TimelineService)
+            assert [row.data["message"] for row in (await timeline.fetch("s")).rows] == [text]
+        entered = await two.sessions.prepare(two.sessions.new_header("t"))
+        async with one.service(TimelineService).subscribe("s") as updates:
+            await anext(updates)
+            two.sessions.enter(entered)
+            one.sessions.get("s").append("notice", {"level": "info", "message": "still followed"})
+            assert (await anext(updates)).row.data["message"] == "still followed"

@@ -10,29 +10,35 @@ from ._service import Timeline
 
 
 class TimelinePlugin:
-    """One generation of the plugin."""
+    """The plugin; one object may serve several hosts of a process."""
 
     def __init__(self) -> None:
-        self._timeline: Timeline | None = None
+        self._timelines: list[Timeline] = []
 
     @hookimpl
     def activate(self, scope: Scope) -> None:
         """Offer the timeline until the plugin leaves."""
-        timeline = self._timeline = Timeline(scope.host)
-        scope.undo(timeline.close, label="lines of the timeline")
+        timeline = Timeline(scope.host)
+        self._timelines.append(timeline)
+
+        def leave() -> None:
+            self._timelines.remove(timeline)
+            timeline.close()
+
+        scope.undo(leave, label="lines of the timeline")
         scope.provide(TimelineService, timeline)
 
     @hookimpl
     def session_created(self, session: Session) -> None:
         """Follow a session that became live."""
-        if self._timeline is not None:
-            self._timeline.entered(session)
+        for timeline in self._timelines:
+            timeline.entered(session)
 
     @hookimpl
     def session_disposed(self, session: Session) -> None:
         """Go on with what is stored of a session that left."""
-        if self._timeline is not None:
-            self._timeline.left(session)
+        for timeline in self._timelines:
+            timeline.left(session)
 
 
 plugin = TimelinePlugin()

@@ -92,9 +92,9 @@ class Timeline:
             self._feeds.pop(session_id).close()
 
     def entered(self, session: Session) -> None:
-        """A session became live: follow it, if its line is known."""
+        """A session became live: follow it, if it is this host's and its line is known."""
         feed = self._feeds.get(session.id)
-        if feed is not None:
+        if feed is not None and self._sessions.get(session.id) is session:
             feed.attach(session)
 
     def left(self, session: Session) -> None:
