@@ -39,7 +39,7 @@ from greenroom.providers import (
     TurnFailed,
 )
 from greenroom.sessions import EventRefused, Message, Session
-from greenroom.sessions.vocabulary import ProviderSessionId, Reason, SystemSource, Target, Text
+from greenroom.sessions.vocabulary import ProviderSessionId, Reason, Target
 
 from ._connection import Connection
 from ._control import Control
@@ -50,6 +50,7 @@ from ._pump import Pump
 from ._questions import Questions
 from ._runs import Hold, Run, Runs, Terminal
 from ._turn import EXITED, Activity, Turn, reason_of
+from ._unhanded import unhanded_messages
 from ._upkeep import Upkeep
 from ._write import Writer
 
@@ -164,9 +165,7 @@ class AgentDriver:
         """See `Driver.open`."""
         self.unhanded = await unhanded_messages(self.session)
         await self.connection.ensure()
-        chosen = self.agent.options
-        features = dict(chosen.features) or None
-        self.writer.config(model=chosen.model, mode=chosen.mode, thinking=chosen.thinking, features=features)
+        self.writer.choose(self.agent.options)
 
     def start(self) -> None:
         """See `Driver.start`."""
@@ -391,10 +390,6 @@ class AgentDriver:
         self.host.diagnostics.record("agent_error", text, plugin=plugin, session=self.session.id, turn=turn)
         self.host.hooks.agent_error(self.agent, error, turn, self.writer.step)
 
-    def follow_up(self, text: str) -> None:
-        """A prompt that the answer to a question asks for: a turn of its own, in place of what runs."""
-        self.control.replace(Message(self.new_id(), (Text(text),), SystemSource()))
-
     def known(self) -> None:
         """Mode and model are known: the agent is no longer initializing."""
         self._fresh = False
@@ -403,18 +398,3 @@ class AgentDriver:
         """The run that an interrupt or a steer is about."""
         run = self.runs.active
         return run if run is not None and run.state is not RunState.SETTLED else None
-
-
-async def unhanded_messages(session: Session) -> list[Message]:
-    """The context that was logged in turns of its own since the provider last accepted a turn."""
-    events = await session.events(0, types=["turn/start", "turn/accepted", "context/message", "session/seed-end"])
-    waiting: list[Message] = []
-    injected = False
-    for event in events:
-        if event.type == "turn/start":
-            injected = event.data.trigger.kind == "injection"
-        elif event.type == "turn/accepted":
-            waiting.clear()
-        elif event.type == "context/message" and injected:
-            waiting.append(event.data.message)
-    return waiting

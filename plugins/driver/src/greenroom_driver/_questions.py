@@ -13,6 +13,8 @@ from greenroom.providers import (
     PermissionResponse,
     ProviderError,
 )
+from greenroom.sessions import Message
+from greenroom.sessions.vocabulary import SystemSource, Text
 
 if TYPE_CHECKING:
     from ._driver import AgentDriver
@@ -64,8 +66,8 @@ class Questions:
             elif told is not None:
                 driver.pump.post(lambda: driver.writer.answered(request_id, told.response, told.by))
         driver.pump.flush()
-        if follow_up is not None:
-            driver.follow_up(follow_up)
+        if follow_up is not None:  # a turn of its own, in place of what runs
+            driver.control.replace(Message(driver.new_id(), (Text(follow_up),), SystemSource()))
 
     async def _decide(self, request: PermissionRequest, turn: int | None) -> None:
         driver = self._driver

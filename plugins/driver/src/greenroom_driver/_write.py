@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from greenroom import providers as p
+from greenroom.agents import AgentOptions
 from greenroom.sessions import Replace, Session, Surface
 from greenroom.sessions import vocabulary as v
 
@@ -255,6 +256,11 @@ class Writer:
     def _config(self, event: p.ConfigChanged, _owner: str | None) -> None:
         self.modes = event.modes if event.modes is not None else self.modes
         self.config(mode=event.mode, model=event.model, thinking=event.thinking)
+
+    def choose(self, options: AgentOptions) -> None:
+        """Log what was chosen for the agent, as far as it is new."""
+        features = dict(options.features) or None
+        self.config(model=options.model, mode=options.mode, thinking=options.thinking, features=features)
 
     def config(self, **wanted: Any) -> None:  # noqa: ANN401 - the fields of AgentConfig, checked by append
         """Log what of the configuration changed, if anything did."""
