@@ -252,7 +252,7 @@ class Pump:
                 handler.resolved(event)
             else:
                 after = following.event if type(following) is Write else following
-                self.writer.event(event, effect.foreign, after)  # type: ignore[union-attr]
+                self.writer.event(event, effect.foreign, after)  # type: ignore[union-attr]  # a Write
         elif isinstance(effect, Settle):
             handler.settled(effect.run, effect.terminal)
         elif isinstance(effect, OpenTurn):
