@@ -40,7 +40,9 @@ async def choose(host: Host, wanted: str | None) -> tuple[str, str | None]:
     if FALLBACK not in host.providers:
         names = ", ".join(spec.id for spec in others) or "none"
         raise AgentError(f"no provider can be used here (installed: {names})", hint="greenroom providers check")
-    why = "no other provider is installed" if not others else "no other provider can be used here"
+    why = "no other provider is installed"
+    if others:
+        why = "no other provider can be used here (greenroom providers check)"
     return FALLBACK, f"{why}: this replays a recorded session, no model is asked"
 
 
