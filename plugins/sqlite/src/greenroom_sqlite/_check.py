@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -140,7 +141,7 @@ def _beside(connection: sqlite3.Connection, found: Scan, folded: list[tuple[int,
         for sha256, data in connection.execute("SELECT sha256, data FROM blobs WHERE session = ?", (state.number,)):
             if hashlib.sha256(data).hexdigest() != sha256:
                 found.note("blob", f"blob {sha256} does not match its name")
-    except (*DATABASE_ERRORS, TypeError) as error:  # TypeError: a damaged value has another type
+    except (*DATABASE_ERRORS, TypeError, struct.error) as error:  # the latter: a damaged value has another type
         if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
             raise
         found.index_wrong = found.keys_wrong = True

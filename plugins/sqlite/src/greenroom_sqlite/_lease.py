@@ -15,6 +15,7 @@ from greenroom.sessions import (
     Header,
     Mail,
     ProviderProcess,
+    SessionFenced,
     SessionNotLive,
     StoreStalled,
 )
@@ -101,7 +102,6 @@ class SqliteLease:
             size += len(event.raw) + EVENT_OVERHEAD
         if extras is not None:
             size += sum(len(write.value or b"") for write in extras.records)
-            self._consumed.update(extras.consumed_mail)
         elif not size:
             return
         queued = backlog.size + size
@@ -111,6 +111,8 @@ class SqliteLease:
             self._hurried = False
             self._writer.admit(self.channel)
         self._next_seq = seq
+        if extras is not None:
+            self._consumed.update(extras.consumed_mail)
 
     def _hurry(self, size: int) -> None:
         """Do not wait for the window with so much. Raises StoreStalled if it is too much."""
@@ -175,9 +177,9 @@ class SqliteLease:
         try:
             await self.flush()
             await self._writer.call(lambda connection: give_back(connection, self.channel.sink.row))
-        finally:
-            if self.channel.fenced is not None:
-                self.end()
+        except SessionFenced:
+            self.end()
+            raise
         self.end()
 
     def end(self) -> None:

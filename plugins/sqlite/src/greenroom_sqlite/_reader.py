@@ -123,6 +123,12 @@ def find_key(connection: sqlite3.Connection, session_id: str, key: str, *, queue
         "SELECT first, last FROM keys WHERE session = ? AND key = ? ORDER BY first", (state.number, key_hash(key))
     ).fetchall()
     for first, last in spans:
+        if not isinstance(first, int) or not isinstance(last, int):
+            raise SessionDamaged(
+                f"the index of ids of session {session_id} is damaged",
+                session_id=session_id,
+                hint=f"`greenroom sessions repair {session_id}` builds it anew",
+            )
         low, high = max(first, done), min(last + 1, state.next_seq)
         if low < high:
             for events in stream(connection, state, low, high):

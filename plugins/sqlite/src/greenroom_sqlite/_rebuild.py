@@ -121,8 +121,11 @@ def repair_file(path: Path, *, dry_run: bool = False, force: bool = False, page_
         rescued = tuple(_finish(connection, number, found) for number in sorted(found.headers))
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    finally:
+    except BaseException:  # nobody would look for it again; re-raised
         connection.close()
+        _remove(fresh)
+        raise
+    connection.close()
     if dry_run:
         _remove(fresh)
         return FileReport(rescued, records, None, dry_run=True)

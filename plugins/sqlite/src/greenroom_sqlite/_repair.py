@@ -7,7 +7,8 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from greenroom.sessions import RepairReport, SessionDamaged
+from greenroom.errors import GreenroomError
+from greenroom.sessions import RepairReport, SessionDamaged, SessionError, header_from_json
 
 from ._batch import header_row
 from ._check import Scan, header_copy, scan
@@ -62,11 +63,14 @@ def apply(connection: sqlite3.Connection, plan: Plan, liveness: Liveness, *, for
             raise owned(state)
         if state.next_seq < found.whole or (state.next_seq != found.state.next_seq and not force):
             raise SessionDamaged(f"session {state.id} changed while it was looked at", session_id=state.id)
+        if state.next_seq != found.state.next_seq:  # its owner went on: what is whole of that stays
+            found = scan(connection, state.id)
     if force:
         _fence(connection, state, liveness)
-    if plan.needed:
+    needed = Plan(found).needed
+    if needed:
         _mend(connection, found, state)
-    if plan.needed or force:
+    if needed or force:
         state.restore(connection)
 
 
@@ -107,7 +111,7 @@ def _mend_header(connection: sqlite3.Connection, state: State) -> None:
         raise SessionDamaged(
             f"both copies of the header of session {state.id} are damaged",
             session_id=state.id,
-            hint="`greenroom sessions export` still gives its events",
+            hint="its events stay in the file; the header has to come from a backup",
         )
 
 
@@ -135,15 +139,34 @@ def _leave_blobs_to_forks(connection: sqlite3.Connection, session_id: str, numbe
     """A fork refers to what its parent put; it gets its own before the parent goes."""
     mark = f'"parent_session":"{session_id}"'.encode()
     children = connection.execute("SELECT number FROM sessions WHERE instr(header, ?)", (mark,)).fetchall()
-    for (child,) in children:
-        connection.execute(
-            "INSERT OR IGNORE INTO blobs SELECT sha256, ?, data FROM blobs WHERE session = ?", (child, number)
-        )
+    for owner in (number, *_ancestors(connection, number)) if children else ():
+        for (child,) in children:
+            connection.execute(
+                "INSERT OR IGNORE INTO blobs SELECT sha256, ?, data FROM blobs WHERE session = ?", (child, owner)
+            )
+
+
+def _ancestors(connection: sqlite3.Connection, number: int) -> list[int]:
+    """Whose blobs a fork may refer to: its parent, the parent's parent, as far as they are there and readable."""
+    found: list[int] = []
+    query = "SELECT number, header FROM sessions WHERE "
+    row = connection.execute(f"{query} number = ?", (number,)).fetchone()
+    while row is not None and row[0] not in found:
+        found.append(row[0])
+        try:
+            parent = header_from_json(row[1]).parent_session
+        except SessionError:
+            break
+        row = connection.execute(f"{query} id = ?", (parent,)).fetchone()
+    return found[1:]
 
 
 def back_up(connection: sqlite3.Connection, path: Path) -> None:
-    """Copy the file, as a reader sees it now. Raises FileExistsError, sqlite3.Error."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
+    """Copy the file, as a reader sees it now. Raises GreenroomError if it cannot be made there, sqlite3.Error."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
+    except OSError as error:
+        raise GreenroomError(f"no backup can be made as {path}: {error.strerror}", hint="name another file") from error
     connection.execute("COMMIT")
     target = sqlite3.connect(path)
     try:

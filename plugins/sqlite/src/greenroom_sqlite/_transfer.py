@@ -20,6 +20,7 @@ from greenroom.sessions import (
     SessionLease,
     SessionStore,
     UnreadableSession,
+    Vocabulary,
     event_from_json,
     event_to_json,
     fork_seed,
@@ -27,6 +28,7 @@ from greenroom.sessions import (
     header_to_json,
 )
 
+_CORE = Vocabulary()
 _SHA = b'"sha256":"'
 _SHA_LENGTH = 64
 
@@ -84,8 +86,7 @@ async def import_lines(store: SessionStore, lines: Iterable[bytes], *, session_i
         for number, line in numbered:
             if line.strip():
                 _import_line(lease, number, line.strip())
-                if number % PAGE == 0:
-                    await lease.room()
+                await lease.room()
         if not lease.next_seq:
             raise EventRefused("there is no event behind the header")
     except BaseException:
@@ -103,7 +104,11 @@ def _import_line(lease: SessionLease, number: int, line: bytes) -> None:
             if lease.put_blob(base64.b64decode(blob.data, validate=True)).sha256 != blob.blob:
                 raise EventRefused("the bytes of the blob do not match its name")
         else:
-            lease.append((event_from_json(line),))
+            event = event_from_json(line)
+            entry = _CORE.entries.get(event.type)
+            if entry is not None:  # another type's shape is its plugin's, which need not be here
+                entry.validate(event.raw)
+            lease.append((event,))
     except (msgspec.DecodeError, binascii.Error, EventRefused) as error:
         raise EventRefused(f"line {number}: {error}", session_id=lease.header.id) from error
 

@@ -205,6 +205,7 @@ class Writer:
             except Exception as error:  # noqa: BLE001 - the thread must outlive it, or every barrier would hang
                 _log.exception("the writer of %s failed", self._file.path)
                 self._abandon(error)
+        self._abandon(SessionNotLive(f"the store {self._file.path} was closed"))  # who still waits for a lock
         if self._connection is not None:
             self._connection.close()
             self._connection = None

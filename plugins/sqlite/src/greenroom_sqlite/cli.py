@@ -202,7 +202,11 @@ def repair(
 
 
 def _repair_file(state: CliState, *, dry_run: bool, force: bool, as_json: bool) -> None:
-    report = repair_file(_store(state).path, dry_run=dry_run, force=force)
+    path = _store(state).path
+    try:
+        report = repair_file(path, dry_run=dry_run, force=force)
+    except (OSError, ValueError) as error:  # ValueError: an empty file has no pages
+        fail(f"the store {path} cannot be repaired: {error}")
     if as_json:
         emit_json(report)
         return
@@ -242,6 +246,8 @@ def _target(output: Path | None) -> IO[bytes]:
         return os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
     except FileExistsError:
         fail(f"{output} exists", hint="name another file, or remove it")
+    except OSError as error:
+        fail(f"{output} cannot be written: {error.strerror}")
 
 
 @sessions.command("import", epilog="Example: greenroom sessions import session.jsonl --id copy")
@@ -284,14 +290,19 @@ def _made(session_id: str, *, as_json: bool) -> None:
 @click.pass_obj
 def delete(state: CliState, session_ids: Sequence[str], *, yes: bool, as_json: bool) -> None:
     """Remove sessions with everything that belongs to them."""
-    names = ", ".join(session_ids)
-    if not yes and not confirm(f"Delete {names} for good?", instead=f"greenroom sessions delete {names} --yes"):
-        fail("nothing was deleted")
+
+    async def known(store: SqliteStore) -> list[str]:
+        found = [(await store.entry(await _known(store, one))).id for one in session_ids]
+        return list(dict.fromkeys(found))
 
     async def work(store: SqliteStore) -> None:
-        for session_id in session_ids:
+        for session_id in chosen:
             await store.delete(session_id)
 
+    chosen = _run(state, known)  # all of them, before the first one goes
+    names = " ".join(chosen)
+    if not yes and not confirm(f"Delete {names} for good?", instead=f"greenroom sessions delete {names} --yes"):
+        fail("nothing was deleted")
     _run(state, work)
     if as_json:
-        emit_json({"deleted": list(session_ids)})
+        emit_json({"deleted": chosen})
