@@ -163,7 +163,7 @@ class AgentDriver:
 
     async def open(self) -> None:
         """See `Driver.open`."""
-        self.unhanded = await unhanded_messages(self.session)
+        self.unhanded = await unhanded_messages(self.session, self.host.sessions.store)
         await self.connection.ensure()
         self.writer.choose(self.agent.options)
 
