@@ -363,6 +363,23 @@ async def test_a_failed_resume_gives_the_lease_back(store, registry, vocabulary,
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("type_name", ["turn/end", "step/start"])
+async def test_a_payload_that_does_not_fit_its_type_refuses_the_session(
+    store, registry, vocabulary, scripted, type_name
+):
+    from greenroom.sessions import UnreadableSession
+
+    entered = await registry.create(registry.new_header("s"))
+    scripted(entered.session).turn()
+    await entered.close()
+    events = store._medium.sessions["s"].events
+    events.append(msgspec.structs.replace(events[0], seq=len(events), type=type_name, raw=b'{"turn":"x"}'))
+    with pytest.raises(UnreadableSession, match=f"is no {type_name}"):
+        await resume_session(store, "s", vocabulary)
+    assert (await store.entry("s")).owner is None
+
+
+@pytest.mark.anyio
 async def test_an_unknown_ignorable_type_is_skipped_on_resume(store, registry, vocabulary, scripted):
     entered = await registry.create(registry.new_header("s"))
     scripted(entered.session).whole_turn()

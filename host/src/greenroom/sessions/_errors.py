@@ -29,6 +29,10 @@ class SessionExists(SessionError):
     """Raised when a session is created under an id that is taken."""
 
 
+class NoSessionId(SessionError, ValueError):
+    """Raised for a text that cannot be a session's id. A ValueError too: an id is checked where values are."""
+
+
 class SessionNotFound(SessionError):
     """Raised when no session has the id."""
 

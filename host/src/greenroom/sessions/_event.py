@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from greenroom.sessions._errors import EventRefused, SessionDamaged, UnreadableSession
+from greenroom.sessions._errors import EventRefused, NoSessionId, SessionDamaged, UnreadableSession
 from greenroom.sessions.vocabulary import CORE_DECODERS, JsonValue
 
 FORMAT_VERSION: Final = 1
@@ -124,9 +124,9 @@ class Header(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 def check_id(value: str) -> str:
-    """The id itself, if it is one: 1 to 128 letters, digits, dots, dashes, underscores. Raises ValueError."""
+    """The id itself, if it is one: 1 to 128 letters, digits, dots, dashes, underscores. Raises NoSessionId."""
     if not _ID.fullmatch(value) or value in (".", ".."):
-        raise ValueError(f"{value!r} is no session id: 1 to 128 of A-Z a-z 0-9 . _ -")
+        raise NoSessionId(f"{value!r} is no session id: 1 to 128 of A-Z a-z 0-9 . _ -")
     return value
 
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import anyio
+import msgspec
 
 from greenroom.errors import GreenroomError
+from greenroom.sessions._errors import UnreadableSession
 from greenroom.sessions._event import Event, Header
 from greenroom.sessions._ports import Ports, Validator
 from greenroom.sessions._recovery import closers
@@ -15,7 +17,7 @@ from greenroom.sessions._session import Session
 from greenroom.sessions._state import SessionState
 from greenroom.sessions._store import PAGE, EndProcess, SessionLease, SessionStore
 from greenroom.sessions._vocabulary import Vocabulary
-from greenroom.sessions.vocabulary import FOLDED_TYPES
+from greenroom.sessions.vocabulary import FOLDED_TYPES, JsonValue
 
 TAIL_ON_RESUME = 256
 """How many of the latest events a resumed session has in memory at once: enough for a screen, read in one page."""
@@ -34,7 +36,8 @@ async def resume_session(
     """Take the lease, load what folds need, recast after a takeover, close an open turn, and be ready to append.
 
     Raises what `SessionStore.acquire` and reading raise, and UnreadableSession for a
-    type that may not be skipped; the lease is given back then, as on cancellation.
+    type that may not be skipped or a payload that does not fit its type. The lease is
+    given back then, as on cancellation.
     """
     lease = await store.acquire(session_id, owner=owner, end_process=end_process)
     try:
@@ -79,17 +82,29 @@ async def _load(store: SessionStore, session: Session, next_seq: int) -> tuple[l
         if not found:
             break
         for event in found:
-            state.apply(event, event.data)
+            state.apply(event, _payload(event, session_id))
         folded.extend(found)
     if state.open_turn is None:
         tail = await store.read_from(session_id, 0, before=next_seq, limit=TAIL_ON_RESUME, newest=True)
     else:
         tail = await store.read_from(session_id, state.turn_start, before=next_seq, limit=None)
         for event in tail:
+            data = _payload(event, session_id)
             if event.type not in FOLDED_TYPES:
-                state.apply(event, event.data)
+                state.apply(event, data)
     session.restore(state, next_seq, tail, store)
     return folded, tail if state.open_turn is not None else ()
+
+
+def _payload(event: Event, session_id: str) -> JsonValue:
+    """What the event holds. Its bytes are those that were written; another version may have written something else."""
+    try:
+        return event.data
+    except msgspec.DecodeError as error:
+        raise UnreadableSession(
+            f"event {event.seq} of session {session_id} is no {event.type} as this greenroom knows it: {error}",
+            session_id=session_id,
+        ) from error
 
 
 async def _recover(session: Session, store: SessionStore, lease: SessionLease, unfinished: Sequence[Event]) -> None:
