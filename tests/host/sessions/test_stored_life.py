@@ -14,6 +14,7 @@ from greenroom.sessions import (
     Event,
     EventRefused,
     MemoryStore,
+    ProviderProcess,
     Session,
     SessionNotFound,
     SessionOwned,
@@ -338,6 +339,17 @@ async def test_live_sessions_go_on_with_a_reloaded_store_and_keep_their_open_tur
     assert len(await fresh.read_from("b")) == 1
     await entered.close()
     assert (await fresh.entry("a")).owner is None
+
+
+async def test_a_reloaded_store_still_knows_the_providers_process(registry, store, scripted):
+    entered = await registry.create(registry.new_header("a"))
+    scripted(entered.session).turn()
+    await entered.session.flush()
+    process = ProviderProcess(4711, 12.5, 4711)
+    await entered.lease.set_process(process)
+    fresh = MemoryStore(store._medium)
+    await registry.move_to(fresh)
+    assert (await fresh.entry("a")).process == process
 
 
 @pytest.mark.behaviour("D-633")

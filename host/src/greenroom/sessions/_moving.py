@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from greenroom.sessions._errors import SessionDamaged
+from greenroom.sessions._errors import SessionDamaged, SessionNotFound
 from greenroom.sessions._session import Session
-from greenroom.sessions._store import SessionLease, SessionStore
+from greenroom.sessions._store import ProviderProcess, SessionLease, SessionStore
 
 
 async def move_session(
@@ -18,18 +18,28 @@ async def move_session(
     """
     with session.atomic():
         length = len(session)
+        process = await _process(session.id, store)
         await old.release()
         if length:
             lease = await store.acquire(session.id, owner=owner)
         else:
             lease = await store.create(session.header, owner=owner)
         try:
+            if process is not None:  # it goes on, and a killed host must not leave it behind
+                await lease.set_process(process)
             await _write_missing(session, store, lease, length)
         except BaseException:
             await lease.release()
             raise
         session.connect(store, lease)
     return lease
+
+
+async def _process(session_id: str, store: SessionStore) -> ProviderProcess | None:
+    try:
+        return (await store.entry(session_id)).process
+    except SessionNotFound:  # nothing of it was written yet
+        return None
 
 
 async def _write_missing(session: Session, store: SessionStore, lease: SessionLease, length: int) -> None:
