@@ -206,6 +206,7 @@ def test_an_export_is_imported_as_the_same_session_with_its_blobs(capsys, db, tm
         (lambda lines: lines[:1], "no event"),
         (lambda lines: [lines[0].replace('"version":1', '"version":9'), *lines[1:]], "upgrade"),
         (lambda lines: [*lines, '{"blob":"00","data":"AAAA"}'], "blob"),
+        (lambda lines: [lines[0], lines[1].replace('"turn":1', '"turn":"x"'), *lines[2:]], "line 2: turn/start"),
     ],
 )
 def test_an_import_that_fails_names_the_line_and_leaves_nothing(capsys, db, tmp_path, spoil, what):
@@ -250,6 +251,47 @@ def test_delete_asks_and_removes_everything(capsys, db):
     rows = sqlite3.connect(db)
     assert rows.execute("SELECT COUNT(*) FROM events WHERE id < ?", (2 << 32,)).fetchone() == (0,)
     rows.close()
+
+
+def test_delete_looks_for_all_of_them_before_the_first_one_goes(capsys, db):
+    fill(db, "one", "two")
+    assert "there is no session nobody" in _error(capsys, "delete", "one", "nobody", "--yes")
+    assert len(answer_json(capsys, "list")) == 2
+    assert "greenroom sessions delete one two --yes" in _error(capsys, "delete", "one", "two")
+    assert answer_json(capsys, "delete", "last", "one", "two", "--yes") == {"deleted": ["one", "two"]}
+    assert answer_json(capsys, "list") == []
+
+
+@pytest.mark.parametrize("arguments", [("show", "../x"), ("delete", "a b", "--yes"), ("fork", "s", "--id", "a/b")])
+def test_what_can_be_no_id_is_named(capsys, db, arguments):
+    fill(db, "s")
+    assert "is no session id" in _error(capsys, *arguments)
+
+
+def test_a_place_that_cannot_be_written_to_is_named(capsys, db, tmp_path):
+    fill(db, "s")
+    nowhere = tmp_path / "missing" / "file"
+    assert f"{nowhere} cannot be written: No such file" in _error(capsys, "export", "s", "-o", str(nowhere))
+    assert f"no backup can be made as {nowhere}" in _error(capsys, "repair", "s", "--backup", str(nowhere))
+    assert f"no backup can be made as {db}" in _error(capsys, "repair", "s", "--backup", str(db))
+    assert answer_json(capsys, "verify")[0]["ok"] is True
+
+
+def test_without_a_file_there_is_none_to_repair(capsys, db):
+    assert f"the store {db} cannot be repaired" in _error(capsys, "repair", "--file")
+    db.parent.mkdir(parents=True)
+    db.touch()
+    assert f"the store {db} cannot be repaired" in _error(capsys, "repair", "--file")
+    assert [each.name for each in db.parent.iterdir()] == [db.name]
+
+
+def test_an_export_of_more_than_may_be_queued_is_imported(capsys, db, tmp_path):
+    texts = [Event(seq, 1, "sample/event", b'"' + b"x" * 1_000_000 + b'"', ignorable=True) for seq in range(40)]
+    fill(db, "s", events=texts)
+    target = tmp_path / "s.jsonl"
+    answer(capsys, "export", "s", "-o", str(target))
+    assert answer_json(capsys, "import", str(target), "--id", "copy") == {"session": "copy"}
+    assert [row["next_seq"] for row in answer_json(capsys, "list")] == [40, 40]
 
 
 @pytest.mark.parametrize("command", ["show", "verify", "export", "fork", "repair"])

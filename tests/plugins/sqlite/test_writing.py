@@ -6,6 +6,7 @@ import math
 import sqlite3
 
 import anyio
+import msgspec
 import pytest
 
 from greenroom.errors import GreenroomError
@@ -271,6 +272,71 @@ async def test_a_repair_whose_session_moved_meanwhile_changes_nothing(store):
     with pytest.raises(SessionDamaged, match="changed"):
         await store.write(lambda c: _repair.apply(c, stale, store._liveness, force=False))
     assert list(await store.read_from("s1")) == sample_log(2)
+
+
+async def test_a_forced_repair_keeps_what_the_live_owner_wrote_since_it_looked(store):
+    lease = await store.create(sample_header())
+    lease.append(sample_log(1))
+    await lease.flush()
+    stale = await store._file.read_async(lambda c: _repair.plan(c, "s1", store._liveness, force=True))
+    lease.append(sample_log(1, seq=6))
+    await lease.flush()
+    stale.scan.header_wrong = True
+    await store.write(lambda c: _repair.apply(c, stale, store._liveness, force=True))
+    assert list(await store.read_from("s1")) == sample_log(2)
+    with pytest.raises(SessionFenced):
+        await lease.release()
+
+
+async def test_mail_that_could_not_be_taken_in_stays_in_the_box(store):
+    lease = await store.create(sample_header())
+    lease.append(sample_log(1))
+    await lease.flush()
+    mail = await store.send_mail("s1", b"hello")
+    limit(store, 10)
+    for seq in range(6, 21):
+        lease.append([big(seq)])
+    with pytest.raises(StoreStalled):
+        await lease.flush()
+    with pytest.raises(StoreStalled):
+        lease.append([big(21), big(22)], Extras(consumed_mail=(mail,)))
+    assert [each.id for each in await lease.mail()] == [mail]
+    limit(store, None)
+
+
+async def test_who_waits_for_a_lock_is_told_when_the_store_is_closed(path):
+    store = SqliteStore(path, barrier="normal", window=LONG)
+    lease = await store.create(sample_header())
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    lease.append(sample_log(1))
+    async with anyio.create_task_group() as tasks:
+
+        async def wait() -> None:
+            with pytest.raises(SessionNotLive, match="closed"):
+                await lease.flush()
+
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(30):
+            await store._writer.stop()
+    other.close()
+
+
+async def test_blobs_outlive_every_ancestor_in_any_order(store):
+    data = b"an image"
+    lease = await store.create(sample_header("one"))
+    sha256 = lease.put_blob(data).sha256
+    lease.append(sample_log(1))
+    await lease.release()
+    for child, parent in (("two", "one"), ("three", "two")):
+        header = msgspec.structs.replace(sample_header(child), parent_session=parent, seed_length=6, origin="fork")
+        lease = await store.create(header)
+        lease.append(sample_log(1))
+        await lease.release()
+    await store.delete("two")
+    await store.delete("one")
+    assert await store.read_blob("three", sha256) == data
 
 
 async def test_a_batch_that_does_not_fit_does_not_hold_up_one_that_does(store):

@@ -16,7 +16,16 @@ from greenroom.sessions import (
     SessionLease,
     SessionStore,
 )
-from greenroom.sessions.vocabulary import AssistantMessage, Reason, Trigger, TurnEnd, TurnStart
+from greenroom.sessions.vocabulary import (
+    AssistantMessage,
+    ContextMessage,
+    Message,
+    Reason,
+    Trigger,
+    TurnEnd,
+    TurnStart,
+    UserSource,
+)
 
 _encode = msgspec.json.Encoder().encode
 TURN = 6
@@ -43,14 +52,13 @@ def sample_log(turns: int, *, seq: int = 0, close_last: bool = True) -> list[Eve
     found: list[Event] = []
     for turn in range(seq // TURN + 1, seq // TURN + 1 + turns):
         at = seq + len(found)
+        context = ContextMessage(Message("c", (), UserSource()))
         piece = AssistantMessage(turn, 1, f"piece of {turn} \u2028 é", f"m{turn}")
         found += [
             Event(at, 5000 - at, "turn/start", _encode(TurnStart(turn, Trigger("message")))),
             Event(at + 1, 5000 - at, "assistant/message", _encode(piece)),
             Event(at + 2, at, "assistant/message", _encode(piece), surface="append", sources=(at + 1,)),
-            Event(
-                at + 3, at, "context/message", b'{"message":{"id":"c"}}', surface=Replace((at + 2, at + 2)), sources=()
-            ),
+            Event(at + 3, at, "context/message", _encode(context), surface=Replace((at + 2, at + 2)), sources=()),
             Event(at + 4, at, "sample/event", b'{"any":[1,null,{"json":true}]}', ignorable=True),
             Event(at + 5, at, "turn/end", _encode(TurnEnd(turn, Reason("completed")))),
         ]
