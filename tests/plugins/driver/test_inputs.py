@@ -250,6 +250,38 @@ class TestInjectTurn:
         assert len(rig.of("turn/start")) == 1
 
 
+class TestHandedOver:
+    """Context that is in the log is handed over with the next request, whatever happened in between."""
+
+    @pytest.mark.parametrize("resumed", [True, False])
+    @pytest.mark.parametrize("how", ["refused", "open turn"])
+    async def test_what_the_provider_has_not_got_goes_along_with_the_next_prompt(self, rig, how, resumed):
+        if how == "refused":
+            rig.agent.inject("notice", plugin="p")
+
+            async def refuse(session, request):
+                raise ProviderError("no")
+
+            rig.provider.starting = refuse
+            rig.agent.followup("one")
+        else:
+            rig.provider.starting = accept
+            rig.agent.followup("one")
+            await rig.logged("turn/accepted")
+            rig.agent.inject("notice", policy="own_turn", plugin="p")
+            rig.session.end()
+        await rig.agent.when_idle()
+        assert [event.data.message.content[0].text for event in rig.of("context/message")] == ["notice"]
+        rig.provider.starting = answer
+        agent = rig.agent
+        if resumed:
+            await rig.handle.dispose()
+            agent = (await rig.host.agents.resume(rig.agent.id, owner=rig.host.scope)).agent
+        await agent.run("two")
+        await agent.run("three")
+        assert [words(request.messages) for request in rig.provider.all_requests[1:]] == [["notice", "two"], ["three"]]
+
+
 class TestAfterDisposal:
     @pytest.mark.behaviour("D-251")
     async def test_send_steer_and_inject_raise(self, rig):

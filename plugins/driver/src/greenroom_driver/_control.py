@@ -47,7 +47,7 @@ class Control:
         """Put a message into the running turn; at rest it opens one."""
         driver, outcome = self._driver, Pending[str]()
         activity = driver.activity
-        run = driver.active_run()
+        run = driver.runs.active
         plain = activity is None or activity.cause is not None or run is None or driver.hosted
         if plain or activity is None or activity.kind == "maintenance":
             driver.send(message, "next-step", wake=True)
@@ -83,8 +83,8 @@ class Control:
         if turn is not None and run.state is RunState.STARTING:
             await turn.accepted.wait()
         live = driver.connection.live
-        if driver.active_run() is not run or run.state is not RunState.ACTIVE:
-            if driver.activity is not None and driver.active_run() is None:
+        if driver.runs.active is not run or run.state is not RunState.ACTIVE:
+            if driver.activity is not None and driver.runs.active is None:
                 driver.activity.latch = True  # its turn did not start: it opens one of its own
             return Steered.UNAVAILABLE
         usable = live is not None and driver.connection.can(Capability.STEER)
@@ -123,7 +123,7 @@ class Control:
         """The provider cannot take it: end its turn, unless that is over and another one runs."""
         driver, inbox = self._driver, self._driver.agent.inbox
         driver.pump.flush()  # the turn may have ended while we asked
-        now = driver.active_run()
+        now = driver.runs.active
         if now is not None and now is not run:
             raise CancelRefused("a newer turn has begun meanwhile; the message waits for its end")
         place = [waiting.id for waiting in inbox.next_step].index(message.id)
@@ -184,7 +184,7 @@ class Control:
             outcome.resolve(Canceled.NOT_RUNNING)
             return outcome
         activity.cancels.append(outcome)
-        turn, run = activity.turn, driver.active_run()
+        turn, run = activity.turn, driver.runs.active
         if activity.kind == "maintenance":
             activity.scope.cancel()
         elif turn is not None and not turn.handed:
@@ -268,7 +268,8 @@ class Control:
             raise
         else:
             driver.writer.end_turn(Reason("completed"))
-            driver.unhanded.append(message)
+            if not driver.hosted:
+                driver.unhanded.append(message)
         finally:
             driver.scope.spawn(driver.drain.barrier, name="barrier")
 
@@ -281,7 +282,8 @@ class Control:
             if message.id in self._late_context:
                 inbox.take(message.id, driver.writer.turn)
                 driver.writer.message("context", message)
-                driver.unhanded.append(message)
+                if not driver.hosted:
+                    driver.unhanded.append(message)
         self._late_context.clear()
 
     # waiting for a start

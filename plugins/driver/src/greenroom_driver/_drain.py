@@ -231,7 +231,10 @@ class Drain:
             return Reason("completed")
         self._driver.writer.start_step()
         for place, message in enumerate(messages):
-            self._driver.writer.message(kind_of(message, prompt=place == len(messages) - 1), message)
+            kind = kind_of(message, prompt=place == len(messages) - 1)
+            self._driver.writer.message(kind, message)
+            if kind == "context":
+                turn.context.append(message)
         await self._driver.session.flush()
         await self._driver.connection.ensure()
         return None

@@ -44,7 +44,6 @@ from greenroom.sessions.vocabulary import ProviderSessionId, Reason, Target
 from ._connection import Connection
 from ._control import Control
 from ._drain import Drain
-from ._lifecycle import RunState
 from ._link import Link
 from ._pump import Pump
 from ._questions import Questions
@@ -163,7 +162,8 @@ class AgentDriver:
 
     async def open(self) -> None:
         """See `Driver.open`."""
-        self.unhanded = await unhanded_messages(self.session, self.host.sessions.store)
+        if not self.hosted:  # one whose steps are ours reads the log itself
+            self.unhanded = await unhanded_messages(self.session, self.host.sessions.store)
         await self.connection.ensure()
         self.writer.choose(self.agent.options)
 
@@ -330,6 +330,8 @@ class AgentDriver:
         activity.reason = reason
         activity.settle_cancels()
         if turn is not None:
+            if turn.run.provider_turn is None and not self.hosted:
+                self.unhanded += turn.context
             for event in (turn.accepted, turn.over, turn.ended):
                 event.set()
             turn.call.cancel()
@@ -393,8 +395,3 @@ class AgentDriver:
     def known(self) -> None:
         """Mode and model are known: the agent is no longer initializing."""
         self._fresh = False
-
-    def active_run(self) -> Run | None:
-        """The run that an interrupt or a steer is about."""
-        run = self.runs.active
-        return run if run is not None and run.state is not RunState.SETTLED else None

@@ -22,6 +22,7 @@ class Turn:
 
     Attributes:
         messages: what it claimed, then what `pre_step` made of it.
+        context: those of them that were logged as context.
         command: the prompt is a command of the provider that starts no turn there.
         reason: why it ends, if that is decided before or beside its terminal.
         handed: the provider was asked for it, so only proof can end it.
@@ -34,6 +35,7 @@ class Turn:
         "border",
         "call",
         "command",
+        "context",
         "ended",
         "handed",
         "messages",
@@ -48,6 +50,7 @@ class Turn:
         self.number = number
         self.run = run
         self.messages = messages
+        self.context: list[Message] = []
         self.command = command
         self.reason: Reason | None = None
         self.handed = False

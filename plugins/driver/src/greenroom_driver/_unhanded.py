@@ -1,4 +1,4 @@
-"""What a provider has yet to be told: context that was logged while nothing ran."""
+"""What a provider has yet to be told: context that was logged while it did not listen."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from greenroom.sessions import Message, Session, SessionStore
 
 
 async def unhanded_messages(session: Session, store: SessionStore) -> list[Message]:
-    """The context that was logged in turns of its own since the provider last accepted a turn.
+    """The context that was logged since the provider last accepted a turn: nobody has handed it over.
 
+    What stands before an acceptance went along with it. A summary that replaced something came from the provider.
     Reads from the last acceptance on, so that a long log costs no more than a short one.
     """
     start = 0
@@ -15,12 +16,9 @@ async def unhanded_messages(session: Session, store: SessionStore) -> list[Messa
         last = await store.read_from(session.id, types=["turn/accepted"], limit=1, newest=True)
         start = last[0].seq if last else 0
     waiting: list[Message] = []
-    injected = False
-    for event in await session.events(start, types=["turn/start", "turn/accepted", "context/message"]):
-        if event.type == "turn/start":
-            injected = event.data.trigger.kind == "injection"
-        elif event.type == "turn/accepted":
+    for event in await session.events(start, types=["turn/accepted", "context/message"]):
+        if event.type == "turn/accepted":
             waiting.clear()
-        elif injected:
+        elif event.surface == "append":
             waiting.append(event.data.message)
     return waiting
