@@ -252,6 +252,22 @@ async def test_a_damaged_page_names_the_sessions_that_it_hits_and_no_others(path
     await store.aclose()
 
 
+async def test_a_row_that_a_page_gives_twice_is_not_taken_for_the_one_that_it_hides(path):
+    await fill(path, turns=20)
+    page = min(leaf_pages(path, "events"))
+    data = bytearray(path.read_bytes())
+    pointers = (page - 1) * 4096 + 8
+    data[pointers + 8 : pointers + 10] = data[pointers + 20 : pointers + 22]  # slot 4, event 3, is event 9 now
+    path.write_bytes(data)
+    store = SqliteStore(path)
+    with pytest.raises(SessionDamaged) as caught:
+        await store.read_from("s1")
+    assert caught.value.seq == 3
+    assert list(await store.read_from("s1", before=3)) == sample_log(1)[:3]
+    assert ("event", 3) in await errors(store)
+    await store.aclose()
+
+
 @pytest.mark.parametrize("table", ["events", "sessions", "types", "sqlite_schema"])
 async def test_with_a_damaged_root_page_a_repair_of_the_file_brings_back_what_the_pages_hold(path, table):
     await fill(path, sessions=10, turns=20)

@@ -226,40 +226,31 @@ class Decoder:
         self._first, self._session, self._names = first_id(number), session_id, names
         self._bases: dict[int, tuple[str, int]] = {}
 
-    def events(self, rows: Iterable[Row], start: int | None = None) -> list[Event]:
-        """The events of the rows, which are in order; with `start` they must be dense from there.
+    def events(self, rows: Iterable[Row], wanted: Iterable[int]) -> list[Event]:
+        """The events of the rows, as far as they go; each must be the one that is wanted in its place.
 
+        A page whose pointers are damaged may give a whole row twice and another never, so each place is looked at.
         Raises SessionDamaged with the first seq that is missing or wrong.
         """
         found: list[Event] = []
-        add, bases, first, seq, whole = found.append, self._bases, self._first, 0, True
+        add, bases, first, seq = found.append, self._bases, self._first, 0
         try:
-            for key, time, code, flags, crc, raw, extra in rows:
-                seq = key - first
+            for seq, (key, time, code, flags, crc, raw, extra) in zip(wanted, rows, strict=False):
+                if key - first != seq:
+                    raise self.damaged(seq, "is missing")
                 name, base = bases.get(code) or self._base(code)
                 value = crc32(raw, crc32(_pack(seq, time, flags), base))
                 if extra is not None:
                     value = crc32(extra, value)
                 if value != crc & _MASK:
-                    whole = False
-                    break
+                    raise self.damaged(seq, "does not match its checksum")
                 if flags & _MARKS:
                     add(_marked(seq, time, name, raw, flags, extra))
                 else:
                     add(Event(seq, time, name, raw))
         except (TypeError, KeyError, struct.error):  # a damaged value has another type or is out of range
-            whole = False
-        if start is not None:
-            self._require_dense(found, start)
-            if not whole and seq != start + len(found):
-                raise self.damaged(start + len(found), "is missing")
-        if not whole:
-            raise self.damaged(seq, "does not match its checksum")
+            raise self.damaged(seq, "does not match its checksum") from None
         return found
-
-    def _require_dense(self, events: Sequence[Event], start: int) -> None:
-        if events and events[-1].seq != start + len(events) - 1:  # they are in order, so that one look is enough
-            raise self.damaged(next(n for n, event in enumerate(events, start) if event.seq != n), "is missing")
 
     def _base(self, code: int) -> tuple[str, int]:
         name = self._names[code]

@@ -69,11 +69,11 @@ def stream(
     while start < stop:
         upto = min(start + _BATCH, stop)
         try:
-            events = decoder.events(rows_between(connection, state.number, start, upto), start)
+            events = decoder.events(rows_between(connection, state.number, start, upto), range(start, upto))
         except SessionDamaged as error:
             seq = error.seq if error.seq is not None else start
             if seq > start:
-                yield decoder.events(rows_between(connection, state.number, start, seq), start)
+                yield decoder.events(rows_between(connection, state.number, start, seq), range(start, seq))
             raise
         except DATABASE_ERRORS as error:
             if not is_damage(error):
@@ -93,7 +93,7 @@ def _row_by_row(
     """What can be read in front of a damaged page. Raises SessionDamaged at the first event that cannot."""
     for seq in range(start, stop):
         try:
-            events = decoder.events(rows_between(connection, state.number, seq, seq + 1), seq)
+            events = decoder.events(rows_between(connection, state.number, seq, seq + 1), (seq,))
         except DATABASE_ERRORS as error:
             raise decoder.damaged(seq, f"stands on a damaged page: {error}") from error
         if not events:
@@ -142,7 +142,8 @@ def by_seq(connection: sqlite3.Connection, state: State, seqs: Sequence[int]) ->
         wanted = seqs[at : at + _BATCH]
         places = ", ".join("?" * len(wanted))
         query = f"{SELECT} WHERE id IN ({places}) ORDER BY id"
-        events = decoder.events(connection.execute(query, [first + seq for seq in wanted]))
+        rows = connection.execute(query, [first + seq for seq in wanted]).fetchall()
+        events = decoder.events(rows, wanted)
         if len(events) < len(wanted):
             missing = min(set(wanted) - {event.seq for event in events})
             raise decoder.damaged(missing, "is missing")
@@ -218,7 +219,7 @@ def _ends_a_turn(connection: sqlite3.Connection, state: State, seq: int) -> bool
     decoder = decoder_for(connection, state)
     for at in range(seq + 1, state.next_seq):
         try:
-            found = decoder.events(rows_between(connection, state.number, at, at + 1), at)
+            found = decoder.events(rows_between(connection, state.number, at, at + 1), (at,))
         except (SessionDamaged, *DATABASE_ERRORS):
             continue
         if found and found[0].type == "turn/end":
