@@ -7,12 +7,13 @@ import sqlite3
 from pathlib import Path
 
 import anyio
+import anyio.from_thread
 import msgspec
 import pytest
 
 from greenroom.cli import run
 from greenroom.providers import ShellDetail
-from greenroom.sessions import Event, SessionNotFound
+from greenroom.sessions import Event, SessionFenced, SessionNotFound
 from greenroom.sessions.vocabulary import (
     AssistantMessage,
     Message,
@@ -310,3 +311,27 @@ def test_the_store_is_where_the_settings_say(capsys, db, user_folders, tmp_path)
     assert [row["id"] for row in answer_json(capsys, "list")] == ["mine"]
     settings.write_text("[plugins.sqlite]\nwindow_ms = -1\n")
     assert "window_ms" in _error(capsys, "list")
+
+
+def test_a_session_with_a_live_owner_is_read_and_copied_but_neither_deleted_nor_repaired_without_force(capsys, db):
+    with anyio.from_thread.start_blocking_portal() as portal:
+        store = SqliteStore(db, barrier="normal", owner="somebody")
+        lease = portal.call(store.create, sample_header("s"))
+        lease_append(portal, lease)
+        assert "somebody" in answer(capsys, "list")
+        assert answer_json(capsys, "verify")[0]["ok"] is True
+        assert answer(capsys, "fork", "s", "--id", "child") == "child\n"
+        assert "is owned by somebody (process" in _error(capsys, "delete", "s", "--yes")
+        assert "is owned by somebody (process" in _error(capsys, "repair", "s")
+        assert answer_json(capsys, "repair", "s", "--force")["dropped"] == 0
+        with pytest.raises(SessionFenced):
+            portal.call(lease.release)
+        portal.call(store.aclose)
+
+
+def lease_append(portal, lease) -> None:
+    async def work():
+        lease.append(sample_log(1))
+        await lease.flush()
+
+    portal.call(work)
