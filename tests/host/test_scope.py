@@ -813,6 +813,23 @@ async def test_an_opener_that_is_cancelled_leaves_nothing():
         assert scope.state == "gone"
 
 
+async def test_an_opener_that_is_cancelled_while_it_becomes_ready_leaves_nothing():
+    log = []
+
+    async with floor() as ground:
+        scope = scope_on(ground)
+        scope.undo(lambda: log.append("undone"))
+
+        async def live(opener, *, task_status):
+            await scope.run(ready=opener.cancel, task_status=task_status)
+
+        with anyio.fail_after(5), anyio.CancelScope() as opener:
+            await ground.tasks.start(live, opener)
+        assert opener.cancelled_caught
+        assert log == ["undone"]
+        assert scope.state == "gone"
+
+
 async def test_what_ready_raises_fails_the_set_up():
     def ready():
         raise ValueError("a clash")

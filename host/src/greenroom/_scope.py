@@ -239,6 +239,9 @@ class Scope:
                         failure = error  # raised again below, once everything is undone
                     else:
                         task_status.started()
+                        # Who was cancelled before it heard of the start now takes the task back and
+                        # waits for its end, which the shield below would keep away for ever.
+                        await anyio.lowlevel.checkpoint()
                         # From here only `aclose` ends it: a cancelled host closes its scopes in
                         # reverse, while cancellation would reach all of them at once.
                         isolation.shield = True
