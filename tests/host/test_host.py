@@ -192,6 +192,19 @@ async def test_an_activation_that_hangs_times_out_and_is_attributed(anyio_backen
         assert host.plugin("good").state == "active"
 
 
+async def test_a_plugin_that_does_not_load_is_named_in_its_diagnostic(tmp_path, anyio_backend):
+    class Failing:
+        @hookimpl
+        def activate(self, scope):
+            raise RuntimeError("halfway")
+
+    path = write(tmp_path, "broken", "import no_such_module_here")
+    only = {"plugins.load": [str(path)], "plugins.allow": ["broken"]}
+    async with Host(settings(**only), plugins={"failing": Failing()}) as host:
+        failed = [item for item in host.diagnostics.recent if item.code == "plugin_failed"]
+    assert [(item.plugin, item.generation) for item in failed] == [("local:broken", 1), ("local:failing", 1)]
+
+
 async def test_what_a_failed_activation_added_is_undone(host):
     class Half:
         @hookimpl

@@ -289,7 +289,7 @@ class Plugins:
             await self._root.ground.tasks.start(self._live, plugin, staged, scope, name=scope.label)
         except PLUGIN_ERRORS as error:
             record.error, record.hint = said(error)
-            self._root.ground.report("plugin_failed", error, self._root)
+            self._report(record, error)
             self._changed()
 
     async def _live(self, plugin: Plugin, staged: Staged, scope: Scope, *, task_status: TaskStatus[None]) -> None:
@@ -357,8 +357,13 @@ class Plugins:
         plugin.record.error, plugin.record.hint = said(error)
         if isinstance(error, PluginError) and error.phase is not None:
             plugin.record.phase = Phase(error.phase)
-        self._root.ground.report("plugin_failed", error, self._root)
+        self._report(plugin.record, error)
         self._forget(plugin)
+
+    def _report(self, record: PluginRecord, error: BaseException) -> None:
+        """Tell the diagnostics in the plugin's name; it may have failed before it had a scope."""
+        diagnostics = self._root.ground.host.diagnostics
+        diagnostics.failed("plugin_failed", error, plugin=record.id, generation=record.generation)
 
     def _forget(self, plugin: Plugin) -> None:
         """Let go of the plugin's objects, so that its modules can be collected."""
