@@ -160,7 +160,7 @@ class TestCreate:
 
     @pytest.mark.behaviour("D-397", "D-427")
     @pytest.mark.parametrize("where", ["setup", "commit", "hook"])
-    async def test_a_refusal_in_setup_or_commit_publishes_nothing_and_frees_the_id(self, host, witness, where):
+    async def test_a_refusal_in_agent_setup_or_commit_publishes_nothing_and_frees_the_id(self, host, witness, where):
         error = ValueError("no")
         undone = []
 
@@ -243,7 +243,7 @@ class TestAnnounce:
         nothing_left(host)
 
     @pytest.mark.behaviour("D-209", "D-212")
-    async def test_what_listeners_of_the_farewell_raise_is_contained_one_by_one(self, host, witness):
+    async def test_what_listeners_of_agent_disposed_raise_is_contained_one_by_one(self, host, witness):
         other = Witness()
         await host.load(other, name="other")
         for listener in (witness, other):

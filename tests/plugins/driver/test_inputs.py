@@ -97,7 +97,9 @@ class TestInject:
         assert rig.agent.inbox.next_step[0].source == PluginSource("p")
 
     @pytest.mark.behaviour("D-236")
-    async def test_agent_inbox_inserted_claimed_and_discarded_carry_the_exact_messages(self, rig, listener):
+    async def test_agent_inbox_inserted_and_agent_inbox_claimed_and_agent_inbox_discarded_carry_the_exact_messages(
+        self, rig, listener
+    ):
         parked = rig.agent.inject("notice", plugin="p")
         waiting = rig.agent.send("later", "next-turn", wake=False)
         rig.agent.inbox.remove(waiting.id)
