@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import greenroom_normalize
 import pytest
-from greenroom_testing import PluginConformance
 
+import greenroom_normalize
 from greenroom import Host
 from greenroom.providers import ShellDetail
+from greenroom_testing import PluginConformance
 
 
 class TestConformance(PluginConformance):

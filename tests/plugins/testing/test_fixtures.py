@@ -7,9 +7,10 @@ import threading
 
 import anyio
 import pytest
+from pydantic import BaseModel
+
 from greenroom import hookimpl
 from greenroom_testing import Footprint, PluginConformance
-from pydantic import BaseModel
 
 SOURCE = """
 from greenroom import hookimpl
