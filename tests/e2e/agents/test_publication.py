@@ -619,7 +619,7 @@ class TestWorld:
             with pytest.raises(ScopeClosed):
                 attempt()
 
-    @pytest.mark.behaviour("D-432", "D-213")
+    @pytest.mark.behaviour("D-432")
     async def test_a_custom_driver_dispatches_hooks_about_its_agent_which_the_subject_decides(self, host):
         heard = []
 
