@@ -439,3 +439,12 @@ def test_on_a_terminal_it_shows_what_and_asks(tmp_path: Path, user_folders: Path
     assert process.returncode == status
     assert "audit.py (does not exist)" in output
     assert (user_folders / "data" / "trust.json").exists() is (status == 0)
+
+
+def test_a_working_directory_that_is_gone_is_an_error_that_says_so(tmp_path, monkeypatch, capsys) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert run(["plugins", "list"]) == 1
+    assert "the working directory is gone" in capsys.readouterr().err

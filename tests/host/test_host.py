@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from greenroom import Host, hookimpl, load_settings
-from greenroom.errors import NameTaken, PluginError
+from greenroom.errors import GreenroomError, NameTaken, PluginError
 from greenroom_testing import Footprint
 
 pytestmark = pytest.mark.anyio
@@ -141,7 +141,7 @@ async def test_a01_a_broken_plugin_is_a_failed_record_and_the_others_are_active(
     """Acceptance test A01: import error, sys.exit, a long sleep, ...: the host starts, the record says why."""
     path = write(tmp_path, "broken", source)
     before = set(sys.modules)
-    loaded = settings(**{"plugins.load": [str(path)], "plugins.import_timeout": 0.3})
+    loaded = settings(**{"plugins.load": [str(path)], "plugins.allow": ["broken"], "plugins.import_timeout": 0.3})
     async with Host(loaded, plugins={"good": Quiet()}) as host:
         record = host.plugin("broken")
         assert record.state == ("leaked" if "gate" in source else "failed")
@@ -174,7 +174,8 @@ async def test_a_required_plugin_that_is_not_installed_refuses_the_start(anyio_b
 
 async def test_a_leaked_plugin_is_not_loadable_again(tmp_path, gate, anyio_backend):
     path = write(tmp_path, "stuck", "import gate; gate.wait()")
-    async with Host(settings(**{"plugins.load": [str(path)], "plugins.import_timeout": 0.2})) as host:
+    only = {"plugins.load": [str(path)], "plugins.allow": ["stuck"], "plugins.import_timeout": 0.2}
+    async with Host(settings(**only)) as host:
         assert host.plugin("stuck").state == "leaked"
         with pytest.raises(PluginError, match="leaked"):
             await host.load("stuck")
@@ -485,3 +486,11 @@ async def test_two_services_of_one_protocol_name_both_owners(host):
     host.scope.provide(Greeter, Greeter())
     with pytest.raises(NameTaken, match=r"Greeter.*host"):
         host.scope.provide(Greeter, Greeter())
+
+
+async def test_a_data_directory_that_is_a_file_is_an_error_that_says_what_to_set(tmp_path, anyio_backend):
+    (tmp_path / "data").write_text("not a folder")
+    with pytest.raises(GreenroomError, match=r"data.* cannot be used") as caught:
+        async with Host(discovery=False, data_directory=tmp_path / "data"):
+            pass
+    assert "GREENROOM_HOME" in caught.value.hint

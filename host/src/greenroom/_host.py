@@ -32,7 +32,7 @@ from greenroom._trust import check_project
 from greenroom._wiring.agents import AgentWiring
 from greenroom._wiring.sessions import SessionWiring
 from greenroom.agents import Agents
-from greenroom.errors import PluginError
+from greenroom.errors import GreenroomError, PluginError
 from greenroom.providers import ProviderSpec
 from greenroom.sessions import SessionRegistry
 
@@ -114,9 +114,9 @@ class Host:
             PluginError: a plugin with `required = true` is not active, or with
                 `strict` any plugin failed.
             SettingsError: the settings contradict the installed plugins.
+            GreenroomError: the data directory cannot be made.
         """
-        if self._data_directory is not None:
-            make_data_directory(self._data_directory)
+        self._make_data_directory()
         try:
             await self._enter()
         except BaseExceptionGroup as group:
@@ -125,6 +125,15 @@ class Host:
                 raise group.exceptions[0] from group.exceptions[0].__cause__
             raise
         return self
+
+    def _make_data_directory(self) -> None:
+        if self._data_directory is None:
+            return
+        try:
+            make_data_directory(self._data_directory)
+        except OSError as error:
+            text = f"the data directory {self._data_directory} cannot be used: {error.strerror or error}"
+            raise GreenroomError(text, hint="set GREENROOM_HOME to a folder that you may write") from error
 
     async def _enter(self) -> None:
         async with AsyncExitStack() as stack:

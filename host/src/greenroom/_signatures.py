@@ -63,7 +63,7 @@ def check_known(name: str, known: Iterable[str], fail: Callable[[str, str], Plug
         return
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"the hooks are: {', '.join(known)}"
-    raise fail(f"there is no hook {name!r}", f"{hint} (optional=True allows a hook of another version)")
+    raise fail(f"there is no hook {name!r}", hint)
 
 
 def check_options(options: Options, spec: Spec, *, coroutine: bool, fail: Callable[[str, str], PluginError]) -> None:

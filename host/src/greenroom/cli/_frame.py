@@ -176,9 +176,16 @@ def _with_values(args: list[str]) -> Iterator[str]:
     yield from rest
 
 
+def _cwd() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise GreenroomError("the working directory is gone", hint="change to a folder that exists") from error
+
+
 def _state(ctx: click.Context) -> CliState:
     return CliState(
-        cwd=Path.cwd(),
+        cwd=_cwd(),
         environ=dict(os.environ),
         no_plugins=ctx.params.get("no_plugins") or "",
         strict_plugins=bool(ctx.params.get("strict_plugins")),

@@ -221,7 +221,13 @@ def new(name: str, into: Path) -> None:
 
 @plugins.command()
 @click.argument("name", required=False)
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds for the whole check.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds for the whole check.",
+)
 @as_json
 @click.pass_obj
 def check(state: CliState, name: str | None, timeout: float, *, json_: bool) -> None:
@@ -247,8 +253,11 @@ def _why(row: Row) -> str | None:
 
 
 def _short(plugin: object, error: object) -> str | None:
-    """Return the first line of an error for a table that has the plugin in another column."""
-    return None if error is None else str(error).removeprefix(f"{plugin}: ").partition("\n")[0]
+    """Return the line of an error that says most, for a table that has the plugin in another column."""
+    if error is None:
+        return None
+    first, _, rest = str(error).removeprefix(f"{plugin}: ").partition("\n")
+    return f"{first} {rest.strip().partition(chr(10))[0]}" if first.endswith(":") else first
 
 
 def _plain(row: Row) -> dict[str, object]:
