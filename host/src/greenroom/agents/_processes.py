@@ -96,13 +96,15 @@ def _left_behind(dead: DeadOwner) -> set[int]:
     table = {process.pid: process for process in _processes() if not process.zombie}
     roots = {pid for pid in table if _marked(pid, dead.marker.encode())}
     known = dead.process
-    if known is not None and known.pid in table and table[known.pid].started == known.start_time:
-        roots.add(known.pid)
-    if known is not None and known.group is not None:
-        # The group outlives its leader, but its id is not used again while a member lives.
-        roots |= {
-            p.pid for p in table.values() if known.group in (p.group, p.session) and p.started >= known.start_time
-        }
+    if known is not None:
+        leader = table.get(known.pid)
+        if leader is not None and leader.started == known.start_time:
+            roots.add(known.pid)
+        if known.group is not None and (leader is None or leader.started == known.start_time):
+            # A group outlives its leader, and its id is not used again while a member lives; but if the leader's id
+            # belongs to another process by now, so may the group's.
+            members = (p.pid for p in table.values() if known.group in (p.group, p.session))
+            roots.update(pid for pid in members if table[pid].started >= known.start_time)
     return _with_descendants(roots, table) - {os.getpid()}
 
 
