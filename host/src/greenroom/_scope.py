@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from greenroom._host import Host
+    from greenroom.agents import ScopedAgents
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -182,6 +183,11 @@ class Scope:
             ScopeClosed: the scope has begun to stop.
         """
         return Scope(label, self.ground, parent=self, plugin=self.plugin, generation=self.generation, grace=self._grace)
+
+    @property
+    def agents(self) -> ScopedAgents:
+        """The way to make agents that end with this scope; those of an agent's scope are its children."""
+        return self.ground.host.agents.owned_by(self)
 
     def provide(self, protocol: type[T], service: T) -> Effect:
         """Offer `service` to other plugins, who find it with `host.service(protocol)`.

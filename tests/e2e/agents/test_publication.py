@@ -525,6 +525,19 @@ class TestWorld:
         assert host.agents.is_owned_by(child, parent)
         assert not host.agents.is_owned_by(child, other)
 
+    @pytest.mark.behaviour("D-412")
+    async def test_a_scope_makes_agents_that_end_with_it(self, host, owner):
+        parent = (await owner.agents.create(spec(id="parent"))).agent
+        child = (await parent.scope.agents.create(spec(id="child"))).agent
+        assert child.owner is parent
+        await child.run("hello")
+        fork = (await parent.scope.agents.fork(child)).agent
+        assert fork.session.header.parent_session == "child"
+        await owner.aclose()
+        assert host.agents.list() == []
+        again = (await host.scope.agents.resume("child")).agent
+        assert again.owner is None
+
     @pytest.mark.behaviour("D-413")
     async def test_what_is_added_to_an_agent_lives_and_dies_with_it(self, host):
         undone = []

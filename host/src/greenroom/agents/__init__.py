@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greenroom.agents._agent import Agent, AgentScope, Prompt, agent_of, message_of
-from greenroom.agents._agents import AgentHandle, Agents, FactorySlot
+from greenroom.agents._agents import AgentHandle, Agents, FactorySlot, ScopedAgents
 from greenroom.agents._consumed import ConsumedWork, consumed_work
 from greenroom.agents._entries import Entries, Entry
 from greenroom.agents._errors import (
@@ -94,6 +94,7 @@ __all__ = [
     "Resting",
     "RunResult",
     "Running",
+    "ScopedAgents",
     "Setup",
     "TurnFailed",
     "TurnStream",

@@ -143,6 +143,10 @@ class Agents:
         """Whether exactly `owner` created `agent` in this process; says nothing about any right."""
         return agent.owner is owner
 
+    def owned_by(self, owner: Scope) -> ScopedAgents:
+        """The ways in, for agents that end with `owner`; also `scope.agents`."""
+        return ScopedAgents(self, owner)
+
     # ways in
 
     async def create(
@@ -251,3 +255,32 @@ class Agents:
 
     async def _make(self, plan: Plan) -> AgentHandle:
         return AgentHandle(*await self._pipeline.make(plan, *self._slot.take()))
+
+
+class ScopedAgents:
+    """The ways in for one owner: what is made here ends with its scope, and an agent's are its children."""
+
+    def __init__(self, agents: Agents, owner: Scope) -> None:
+        self._agents = agents
+        self._owner = owner
+
+    async def create(self, spec: AgentSpec, *, setup: Setup | None = None, cancel: Abort | None = None) -> AgentHandle:
+        """See `Agents.create`."""
+        return await self._agents.create(spec, owner=self._owner, setup=setup, cancel=cancel)
+
+    async def resume(
+        self,
+        session_id: str,
+        options: AgentOptions | None = None,
+        *,
+        setup: Setup | None = None,
+        cancel: Abort | None = None,
+    ) -> AgentHandle:
+        """See `Agents.resume`."""
+        return await self._agents.resume(session_id, options, owner=self._owner, setup=setup, cancel=cancel)
+
+    async def fork(
+        self, source: Agent | str, boundary: int | None = None, *, options: AgentOptions | None = None
+    ) -> AgentHandle:
+        """See `Agents.fork`."""
+        return await self._agents.fork(source, boundary, owner=self._owner, options=options)
