@@ -15,12 +15,13 @@ from greenroom.agents import (
     AgentBusy,
     AgentClosed,
     AgentError,
+    AgentOptions,
     Cause,
     InboxError,
     current_initiator,
 )
 from greenroom.errors import GreenroomError
-from greenroom.providers import ProviderError, ToolFinished, ToolStarted, TurnCompleted, TurnStarted
+from greenroom.providers import ProviderError, RuntimeInfo, ToolFinished, ToolStarted, TurnCompleted, TurnStarted
 from greenroom.sessions import EventRefused, Message, StoreStalled
 from greenroom.sessions.vocabulary import PluginSource, Text, UserSource
 from greenroom_testing import ScriptedPlugin, ScriptedProvider, accept, answer
@@ -495,6 +496,21 @@ class TestTurns:
     async def test_a_limit_of_tokens_reaches_the_provider(self, rig):
         await rig.create(options={"max_output_tokens": 123})
         assert rig.provider.opened[-1].max_output_tokens == 123
+
+    async def test_what_was_chosen_is_what_is_opened_and_the_last_choice_counts_on_a_resume(self, rig):
+        rig.provider.info = RuntimeInfo()
+        await rig.create(options={"model": "big", "mode": "plan", "features": {"web": True}})
+        opened = rig.provider.opened[-1]
+        assert (opened.model, opened.mode, dict(opened.features)) == ("big", "plan", {"web": True})
+        await rig.agent.run("go")
+        await rig.agent.set_model("bigger")
+        await rig.agent.when_idle()
+        await rig.handle.dispose()
+        handle = await rig.host.agents.resume(rig.agent.id, owner=rig.host.scope)
+        assert rig.provider.opened[-1].model == "bigger"
+        await handle.dispose()
+        await rig.host.agents.resume(rig.agent.id, AgentOptions(model="small"), owner=rig.host.scope)
+        assert rig.provider.opened[-1].model == "small"
 
     async def test_max_tokens_is_how_a_cut_answer_ends(self, rig):
         async def cut(session, request):

@@ -163,7 +163,8 @@ def choose_provider(specs: dict[str, ProviderSpec], session: Session, options: A
     Raises:
         AgentError: there is no such provider, or none or several to choose from.
     """
-    wanted = options.provider or session.header.provider
+    context = session.state.context
+    wanted = options.provider or session.header.provider or (context.provider if context is not None else None)
     known = ", ".join(specs) or "none"
     if wanted is not None:
         if wanted not in specs:

@@ -164,8 +164,8 @@ class AgentDriver:
         """See `Driver.open`."""
         if not self.hosted:  # one whose steps are ours reads the log itself
             self.unhanded = await unhanded_messages(self.session, self.host.sessions.store)
+        self.writer.choose(self.agent.options)  # first: what is opened is what was chosen
         await self.connection.ensure()
-        self.writer.choose(self.agent.options)
 
     def start(self) -> None:
         """See `Driver.start`."""
