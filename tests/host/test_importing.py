@@ -379,13 +379,12 @@ def test_a_thousand_loads_leave_the_import_system_as_it_was(site: Site, tmp_path
     site.dist("acme", entries={"a": "acme_many:plugin"}, modules={"acme_many.py": "plugin = object()"})
     (tmp_path / "one.py").write_text("")
     candidates = [only(site), local(tmp_path / "one.py")]
-    before = set(sys.modules), list(sys.meta_path)
+    packages = importing._PACKAGES  # what earlier tests left hanging on purpose may still stand there
+    before = set(sys.modules), list(sys.meta_path), dict(packages._users), set(packages._before)
     for _ in range(500):
         for candidate in candidates:
             forget(import_plugin(candidate))
-    assert (set(sys.modules), list(sys.meta_path)) == before
-    assert not importing._PACKAGES._users
-    assert not importing._PACKAGES._before
+    assert (set(sys.modules), list(sys.meta_path), packages._users, set(packages._before)) == before
 
 
 # --- time ---------------------------------------------------------------------------------
