@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from greenroom import Block
-from greenroom.agents import AgentBusy, AgentError, with_initiator
+from greenroom.agents import AgentBusy, AgentClosed, AgentError, with_initiator
 from greenroom.errors import GreenroomError, HookError
 from greenroom.providers import Capability, TurnCanceled, TurnCompleted, TurnFailed, TurnRequest
 from greenroom.sessions import Message
@@ -69,6 +69,8 @@ class Drain:
     async def run_maintenance(self, task: Callable[[], Awaitable[T]]) -> T:
         """See `Agent.run_maintenance`."""
         self._driver.pump.flush()
+        if self._driver.closing:
+            raise AgentClosed(f"agent {self._driver.agent.id} was closed")
         if self.activity is not None:
             raise AgentBusy(f"agent {self._driver.agent.id} is not at rest")
         activity = self.activity = Activity("maintenance")
@@ -184,6 +186,13 @@ class Drain:
         """The activity is over; a latched wake-up begins the next one before anybody who waits is told."""
         self._leave(activity)
         self._follow(activity)
+
+    def abandon(self) -> None:
+        """The agent is gone, and with it the task that would have come to rest: wake whoever waits for that."""
+        activity = self.activity
+        if activity is not None:
+            self._leave(activity)
+            activity.done.set()
 
     def _leave(self, activity: Activity) -> None:
         self.activity = None

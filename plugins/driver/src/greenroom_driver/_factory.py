@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 
@@ -64,8 +65,12 @@ class DriverFactory:
 
         driver = AgentDriver(self._host, session, scope, connect, coalescer, self._new_id)
         self._drivers[session.id] = driver
-        scope.undo(lambda: self._drivers.pop(session.id, None), label="driver")
+        scope.undo(partial(self._forget, driver), label="driver")
         return driver
+
+    def _forget(self, driver: AgentDriver) -> None:
+        self._drivers.pop(driver.session.id, None)
+        driver.drain.abandon()
 
     async def flush(self) -> None:
         """Log and make durable what every agent's provider has said so far."""
