@@ -80,7 +80,7 @@ class Agent:
         self._hooks = hooks
         self._driver: Driver | None = None
         self._published = False
-        self._leaving = False
+        self._leaving = self._gone = False
         self._farewell: set[anyio.Event] = set()
 
     @property
@@ -295,14 +295,23 @@ class Agent:
         self._published = True
 
     def leave(self) -> None:
-        """From here on it may be driven no more, and who waits for its end is told."""
+        """From here on it may be driven no more."""
         self._leaving = True
+
+    def farewell(self) -> None:
+        """It has left: nothing will be logged any more, and who waits for news is told."""
+        self._gone = True
         for event in self._farewell:
             event.set()
 
+    @property
+    def gone(self) -> bool:
+        """Whether it has left."""
+        return self._gone
+
     @contextmanager
     def closing(self, event: anyio.Event) -> Iterator[None]:
-        """Set `event` when the agent leaves while the block runs."""
+        """Set `event` when the agent has left while the block runs."""
         self._farewell.add(event)
         try:
             yield

@@ -225,6 +225,7 @@ class Pipeline:
             made.entry.detach()
         if made.entered is not None:
             await self._leave_session(made.entered)
+        agent.farewell()
         del self._made[life]
         del self.lives[life.session_id]
 

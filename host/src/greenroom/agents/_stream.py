@@ -116,7 +116,7 @@ class TurnStream:
     async def _more(self) -> Sequence[Event]:
         session = self._agent.session
         while len(session) <= self._at:
-            if not session.live:
+            if self._agent.gone or not session.live:
                 raise AgentError(f"agent {session.id} was closed before its turn was over")
             await self._news()
         return await session.events(self._at)
