@@ -42,7 +42,7 @@ class Caller(Generic[P, R]):
 
     def __init__(self, spec: Spec, engine: Engine) -> None:
         self.spec = spec
-        self.wanted = False
+        self.wanted: bool = False
         self.impls: tuple[Impl, ...] = ()
         self._engine = engine
         self._scoped = False

@@ -51,9 +51,9 @@ class Effect:
         Args:
             grace: seconds an async undo may take, None where it is bounded in itself.
         """
-        self.label = label
-        self.child = child
-        self.grace = grace
+        self.label: str = label
+        self.child: Scope | None = child
+        self.grace: float | None = grace
         self._undo: Undo | None = undo
         self._homes = [home]
         self._done: anyio.Event | None = None

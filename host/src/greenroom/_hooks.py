@@ -178,7 +178,7 @@ class Hooks:
             blocking: takes the watchdog's reports; called in its thread.
             specs: modules, or classes with static methods, with further specifications.
         """
-        self.engine = Engine(Watchdog(blocking), report, Trace())
+        self.engine: Engine = Engine(Watchdog(blocking), report, Trace())
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._callers: dict[str, instant.Caller[Any, Any]] = {}
         for module in (hookspecs, *specs):

@@ -69,7 +69,7 @@ class Life:
         self.depart: Callable[[], None] = lambda: None
         self.error: BaseException | None = None
         self.making: Final = anyio.CancelScope()
-        self.gone = anyio.Event()
+        self.gone: anyio.Event = anyio.Event()
         self._tasks = tasks
         self._teardown = teardown
         self._why: CreationAborted | None = None

@@ -43,5 +43,11 @@ class Closed:
 AgentState: TypeAlias = Initializing | Running | Failed | Resting | Closed
 """The lifecycle of an agent for clients (table 3 of the lifecycles)."""
 
-STATE_NAMES = {Initializing: "initializing", Running: "running", Failed: "error", Resting: "idle", Closed: "closed"}
+STATE_NAMES: dict[type[AgentState], str] = {
+    Initializing: "initializing",
+    Running: "running",
+    Failed: "error",
+    Resting: "idle",
+    Closed: "closed",
+}
 """The names on the wire."""

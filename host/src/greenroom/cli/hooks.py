@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from greenroom import Host
     from greenroom._kinds import Spec
 
-as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+_as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 
 @click.group()
@@ -22,7 +22,7 @@ def hooks() -> None:
 
 
 @hooks.command("list", epilog="Example: greenroom hooks list --json")
-@as_json
+@_as_json
 def list_(*, json_: bool) -> None:
     """Show every hook of this version; loads no plugin."""
     specs = _specs()
@@ -37,7 +37,7 @@ def list_(*, json_: bool) -> None:
 
 @hooks.command(epilog="Example: greenroom hooks explain activate")
 @click.argument("name")
-@as_json
+@_as_json
 @click.pass_obj
 def explain(state: CliState, name: str, *, json_: bool) -> None:
     """Load the plugins and show who implements a hook, in which order, and why."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from greenroom.cli._installer import Request
     from greenroom.cli._survey import Row
 
-as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
-dry_run = click.option("--dry-run", is_flag=True, help="Print the command and do nothing.")
+_as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Print the command and do nothing.")
 
 
 @click.group()
@@ -29,7 +29,7 @@ def plugins() -> None:
 
 
 @plugins.command("list")
-@as_json
+@_as_json
 @click.pass_obj
 def list_(state: CliState, *, json_: bool) -> None:
     """Show every plugin and how it last went."""
@@ -56,7 +56,7 @@ def list_(state: CliState, *, json_: bool) -> None:
 
 @plugins.command()
 @click.argument("name")
-@as_json
+@_as_json
 @click.pass_obj
 def info(state: CliState, name: str, *, json_: bool) -> None:
     """Show everything known about one plugin (id, short name or distribution)."""
@@ -131,7 +131,7 @@ def _edit(document: TOMLDocument, wanted: Candidate, found: list[Candidate], *, 
 @plugins.command()
 @click.argument("requirements", nargs=-1)
 @click.option("-e", "--editable", multiple=True, metavar="PATH", help="Install a project folder in editable mode.")
-@dry_run
+@_dry_run
 @click.pass_obj
 def install(state: CliState, requirements: tuple[str, ...], editable: tuple[str, ...], *, dry_run: bool) -> None:
     """Install plugins into the environment of this host: names, paths or URLs, as pip takes them."""
@@ -145,7 +145,7 @@ def install(state: CliState, requirements: tuple[str, ...], editable: tuple[str,
 
 
 @plugins.command()
-@dry_run
+@_dry_run
 @click.pass_obj
 def sync(state: CliState, *, dry_run: bool) -> None:
     """Install again what `plugins install` installed and an upgrade of the host has removed."""
@@ -178,7 +178,7 @@ def _install(state: CliState, requests: list[Request], *, dry_run: bool) -> None
 
 @plugins.command()
 @click.argument("name")
-@dry_run
+@_dry_run
 @click.pass_obj
 def uninstall(state: CliState, name: str, *, dry_run: bool) -> None:
     """Uninstall the distribution of a plugin."""
@@ -228,7 +228,7 @@ def new(name: str, into: Path) -> None:
     show_default=True,
     help="Seconds for the whole check.",
 )
-@as_json
+@_as_json
 @click.pass_obj
 def check(state: CliState, name: str | None, timeout: float, *, json_: bool) -> None:
     """Load plugins in a process of their own and say how it went; the exit status is 1 if one failed."""

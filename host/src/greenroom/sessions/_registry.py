@@ -56,7 +56,8 @@ class Entered:
 
     def __init__(self, registry: SessionRegistry, prepared: Prepared, subject: Subject) -> None:
         self._registry, self._subject = registry, subject
-        self.session, self.lease = prepared.session, prepared.lease
+        self.session: Session = prepared.session
+        self.lease: SessionLease = prepared.lease
         self._phase: Literal["entered", "announcing", "announced", "detached"] = "entered"
         self._told = self._leaving = False
 
@@ -125,7 +126,10 @@ class SessionRegistry:
         subject: Subject = None,
     ) -> None:
         self.subject = subject
-        self.store, self.vocabulary, self.hooks, self.ports = store, vocabulary, hooks, ports
+        self.store: SessionStore = store
+        self.vocabulary: Vocabulary = vocabulary
+        self.hooks: SessionHooks = hooks
+        self.ports: Ports = ports
         self._invariants = invariants if invariants is not None else Invariants()
         self._owner = owner
         self._live: dict[str, Entered] = {}

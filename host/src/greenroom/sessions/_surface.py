@@ -74,8 +74,9 @@ class SurfaceFold:
     def __init__(self, *, complete: bool = True) -> None:
         self._nodes: list[int] = []
         self._last_replace = -1
-        self.complete = complete
-        self.generation = self.replacements = 0
+        self.complete: bool = complete
+        self.generation: int = 0
+        self.replacements: int = 0
 
     @property
     def nodes(self) -> Sequence[int]:
