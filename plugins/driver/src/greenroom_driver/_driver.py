@@ -318,8 +318,9 @@ class AgentDriver:
             decided = Reason("error", message="the turn left no native session to resume", code="no_native_session")
         reason = decided or reason_of(terminal, cause)
         try:
-            self.control.enter_late_context()
-            self.writer.end_turn(reason, terminal.usage)
+            if self.writer.turn is not None:  # else the store did not take its beginning
+                self.control.enter_late_context()
+                self.writer.end_turn(reason, terminal.usage)
         except GreenroomError as error:
             self.error(error, self.writer.turn)
         self.last_error = reason.message or "the turn failed" if reason.kind == "error" else None
