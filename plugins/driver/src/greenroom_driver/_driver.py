@@ -180,20 +180,22 @@ class AgentDriver:
         if not self._started:
             return  # nobody has seen it: what the provider has said so far goes with it
         self.pump.flush()
-        run = self.runs.active
-        if run is not None:
-            activity = self.activity
-            if activity is not None and activity.cause is None:
-                activity.cause = Cause("disposed")
-            self.pump.apply(self.runs.settle(run, TurnCanceled(reason="the session was closed")))
-        for hold in Hold:
-            self.pump.apply(self.runs.release(hold))
+        while self.runs.active is not None or self.runs.holding:
+            self._end_at_close()  # what was held may begin another turn
         self.pump.close()
         try:
             self.writer.withdraw_questions("the agent was closed")
             self.writer.cancel_children()
         except GreenroomError as error:
             self.error(error)
+
+    def _end_at_close(self) -> None:
+        run = self.runs.active
+        if self.activity is not None:
+            self.activity.cause = self.activity.cause or Cause("disposed")
+        if run is not None:
+            self.pump.apply(self.runs.settle(run, TurnCanceled(reason="the session was closed")))
+        self.pump.apply([effect for hold in Hold for effect in self.runs.release(hold)])
 
     async def flush(self) -> None:
         """See `Driver.flush`."""
