@@ -117,7 +117,9 @@ async def test_the_plugin_of_the_readme_greets_by_its_settings_and_says_goodbye(
 
 def test_the_commands_of_the_readme_work_one_after_the_other_in_the_project_it_shows(readme_project: Path) -> None:
     lines = [line for block in _blocks(ROOT / "README.md", "bash") for line in block.splitlines()]
-    commands = [shlex.split(line.partition("greenroom ")[2]) for line in lines if "greenroom " in line]
+    # What a script runs has a test beside that script.
+    lines = [line for line in lines if "greenroom " in line and "scripts/" not in line]
+    commands = [shlex.split(line.partition("greenroom ")[2]) for line in lines]
     assert ["plugins", "check", "greeter"] in commands
     executable = Path(sys.executable).with_name("greenroom")
     without_account = {**os.environ, "GREENROOM_NO_PLUGINS": "greenroom-claude,greenroom-codex"}
