@@ -96,7 +96,7 @@ class WorkingProvider(Provider):
     async def open(self, request, link):
         noted = self.pids.read_text().split() if self.pids.exists() else []
         self.seen.append([int(pid) for pid in noted if process_started(int(pid)) is not None])
-        child = subprocess.Popen(
+        child = subprocess.Popen(  # noqa: ASYNC220  # it must live on when this process is killed
             [sys.executable, "-c", CHILD, str(self.pids)],
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -129,7 +129,7 @@ async def work(data: Path, session_id: str) -> None:
     async with make_host(data, WorkingProvider(data.parent / "pids")) as host:
         handle = await host.agents.create(AgentSpec(id=session_id), owner=host.scope)
         handle.agent.followup("work")
-        while not any(event.type == "assistant/message" for event in handle.agent.session.tail):
+        while not any(e.type == "assistant/message" for e in handle.agent.session.tail):  # noqa: ASYNC110  # killed soon
             await anyio.sleep(0.002)
         sys.stdout.write(json.dumps({"running": os.getpid()}) + "\n")
         sys.stdout.flush()
