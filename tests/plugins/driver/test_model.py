@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 import trio
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import greenroom_driver
@@ -363,6 +363,10 @@ def test_whatever_happens_in_whatever_order(backend, soak_count, monkeypatch):
         print_blob=True,
     )
     @given(ACTIONS, st.sampled_from(ENDS), st.sampled_from(["provider", "host"]))
+    @example(["reopen", "steer", "die", "cancel and keep", "steer", "replace", "die", "reopen"], "factory", "provider")
+    @example(["cancel", "hang at stop", "result", "run"], "crash", "host")
+    @example(["stop", "call", "own start", "acknowledge", "idle"], "crash", "host")
+    @example(["hang at start", "steer", "late end", "own start", "reopen", "fail", "wait"], "handle", "host")
     def model(actions, end, kinds):
         if backend == "trio":
             clock = trio.testing.MockClock(autojump_threshold=0)
