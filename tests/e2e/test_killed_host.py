@@ -55,6 +55,7 @@ async def go_on(folder: Path, session: str):
     return provider, first, result, events
 
 
+@pytest.mark.behaviour("X-008")
 @pytest.mark.timeout(600)
 def test_its_processes_are_gone_before_anything_else_and_the_session_goes_on(folder, soak_count):
     chance = random.Random(27)

@@ -66,6 +66,7 @@ async def test_what_carries_the_marker_is_ended_also_without_a_row(start):
     assert process_started(other.pid) is not None
 
 
+@pytest.mark.behaviour("X-008")
 async def test_an_id_that_was_used_again_is_left_alone(start):
     stranger = start(PLAIN)
     await end_processes(DeadOwner("s", 1, "s:1", row(stranger, started=1.0)))
