@@ -40,6 +40,8 @@ async def test_a_kill_in_a_tool_call_ends_the_turn_and_the_tool_and_the_next_tur
         await rig.logged("tool/call")
         agent = psutil.Process(rig.process.pid)
         tools = await eventually(lambda: agent.children(recursive=True))
+        # Killed before it has written its history, it would begin anew: that is another test.
+        await eventually(lambda: list_sessions(rig.box.config) and prompts(rig.box) == ["Sleep"])
         os.kill(agent.pid, signal.SIGKILL)
         end = await rig.logged("turn/end")
         assert end.data.reason.code == "provider_exited"
