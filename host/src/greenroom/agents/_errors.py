@@ -21,6 +21,18 @@ class AgentClosed(AgentError):
     """Raised when an agent is driven before it is published or after its disposal has begun."""
 
 
+class AgentNotFound(AgentError):
+    """Raised when no agent is known by that id; the hint names those that are close."""
+
+
+class AgentExists(AgentError):
+    """Raised when what was to be imported or restored is an agent already; names it."""
+
+
+class AgentArchived(AgentError):
+    """Raised when work is asked of an archived agent; it has to be restored first."""
+
+
 class CreationAborted(AgentError):
     """Raised when a creation or resume was given up; nothing is left of it. The reason is the `__cause__`."""
 

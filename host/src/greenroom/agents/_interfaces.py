@@ -222,19 +222,5 @@ class AgentFactory(Protocol):
         """
 
 
-class AgentDirectory(Protocol):
-    """Creates and resumes agents for front ends, and keeps their handles and records."""
-
-    async def create(self, spec: AgentSpec) -> Any: ...  # noqa: ANN401 - the handle, whose class imports this module
-    async def resume(self, session_id: str, options: AgentOptions | None = None) -> Any: ...  # noqa: ANN401 - as above
-
-
-class HostClient(Protocol):
-    """Talks to the host that owns a session, in this process or another."""
-
-    async def send(self, session_id: str, message: Message) -> None: ...
-    async def cancel(self, session_id: str) -> Canceled: ...
-
-
 class NotDriven(GreenroomError):
     """Raised by a driver for an operation that it does not have."""
