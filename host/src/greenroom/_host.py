@@ -31,7 +31,7 @@ from greenroom._settings.settings import Settings, load_settings
 from greenroom._trust import check_project
 from greenroom._wiring.agents import AgentWiring
 from greenroom._wiring.sessions import SessionWiring
-from greenroom.agents import Agents
+from greenroom.agents import Agents, HostClient
 from greenroom.errors import GreenroomError, PluginError
 from greenroom.providers import ProviderSpec
 from greenroom.sessions import SessionRegistry
@@ -100,6 +100,7 @@ class Host:
         self.registrars: Final[dict[str, loading.Registrar]] = {**self._wiring.registrars, **self._agents.registrars}
         self.warnings: list[str] = []
         self._data_directory = data_directory
+        self._leaving = False
         self._discovery = discovery
         self._given = dict(plugins or {})
         self._clock = clock
@@ -212,6 +213,11 @@ class Host:
         return await self._plugins.unload(name)
 
     @property
+    def data_directory(self) -> Path | None:
+        """Where the host keeps its files; None for one that keeps none."""
+        return self._data_directory
+
+    @property
     def providers(self) -> Mapping[str, ProviderSpec]:
         """The kinds of providers that plugins brought, by id."""
         return self._agents.providers
@@ -235,8 +241,12 @@ class Host:
         self._refuse_to_start_without(self._guard_missing())
         if not self._wiring.durable:
             self.warnings.append("no plugin keeps sessions: they live in memory and end with this process")
-        self.sessions = self._wiring.registry(self.scope)
+        self.sessions = self._wiring.registry(self.scope, self._endpoint)
         self.agents = self._agents.agents()
+
+    def _endpoint(self) -> str | None:
+        client = self.service(HostClient)
+        return client.endpoint if client is not None else None
 
     def _find(self) -> None:
         """Put everything that is installed or named by the settings into the table."""
@@ -271,7 +281,7 @@ class Host:
         raise PluginError(f"the host does not start ({why} plugins): " + "; ".join(lines), hint=hint)
 
     async def _close(self) -> None:
-        self._data_directory = None  # plugins.json keeps how the plugins went, not that this host has left
+        self._leaving = True  # plugins.json keeps how the plugins went, not that this host has left
         # Not bounded as a whole: each clean-up is, and none may be skipped.
         with anyio.CancelScope(shield=True):
             await self.scope.aclose()
@@ -280,7 +290,7 @@ class Host:
         self.scope.ground.tasks.cancel_scope.cancel()
 
     def _write_records(self) -> None:
-        if self._data_directory is None:
+        if self._data_directory is None or self._leaving:
             return
         try:
             write_records(self._data_directory, self.plugins(), self._clock)

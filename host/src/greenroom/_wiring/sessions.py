@@ -72,7 +72,7 @@ class SessionWiring:
         """Whether a plugin brought a store, so that sessions outlive the process."""
         return self._store_owner is not None
 
-    def registry(self, root: Scope) -> SessionRegistry:
+    def registry(self, root: Scope, endpoint: Callable[[], str | None]) -> SessionRegistry:
         """Return the registry of the host, once its plugins are loaded."""
         self._hooks.session_event.source = _Log()
         return SessionRegistry(
@@ -86,6 +86,7 @@ class SessionWiring:
             ),
             ports=Ports(clock=lambda: int(self._clock() * 1_000), report=self._report),
             owner=f"greenroom {os.getpid()}",
+            endpoint=endpoint,
             subject=root,
         )
 

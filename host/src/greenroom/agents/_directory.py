@@ -271,6 +271,11 @@ class RemoteHost(Protocol):
 class HostClient(Protocol):
     """Finds and talks to the host that owns a session, in another process; `host.service(HostClient)`."""
 
+    @property
+    def endpoint(self) -> str | None:
+        """Where other processes reach this host, for the rows of the sessions that it owns; None if they cannot."""
+        ...
+
     def owner(self, session_id: str) -> AbstractAsyncContextManager[RemoteHost | None]:
         """Connect to the other process that owns the session; None when nobody else does."""
         ...

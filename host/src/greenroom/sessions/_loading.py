@@ -30,6 +30,7 @@ async def resume_session(
     *,
     validators: Callable[[Header], Sequence[Validator]] = lambda header: (),  # noqa: ARG005 - the default is nobody
     owner: str | None = None,
+    endpoint: str | None = None,
     end_process: EndProcess | None = None,
     ports: Ports = Ports(),  # noqa: B008 - frozen, so it may be shared
 ) -> Session:
@@ -39,7 +40,7 @@ async def resume_session(
     type that may not be skipped or a payload that does not fit its type. The lease is
     given back then, as on cancellation.
     """
-    lease = await store.acquire(session_id, owner=owner, end_process=end_process)
+    lease = await store.acquire(session_id, owner=owner, endpoint=endpoint, end_process=end_process)
     try:
         session = Session(lease.header, vocabulary, ports=ports)
         stored = lease.next_seq

@@ -55,7 +55,7 @@ class MemoryStore:
             lease.end()
         self._leases.clear()
 
-    async def create(self, header: Header, *, owner: str | None = None) -> MemoryLease:
+    async def create(self, header: Header, *, owner: str | None = None, endpoint: str | None = None) -> MemoryLease:
         """See SessionStore.create."""
         header = header_from_json(header_to_json(header))
         kept = self._medium.sessions.get(header.id)
@@ -65,10 +65,16 @@ class MemoryStore:
             )
         token = kept.token if kept is not None else 0
         kept = self._medium.sessions[header.id] = Kept(header, token=token)
-        return self._take(kept, owner, taken_over=False)
+        return self._take(kept, owner, endpoint, taken_over=False)
 
     async def acquire(
-        self, session_id: str, *, owner: str | None = None, end_process: EndProcess | None = None, force: bool = False
+        self,
+        session_id: str,
+        *,
+        owner: str | None = None,
+        endpoint: str | None = None,
+        end_process: EndProcess | None = None,
+        force: bool = False,
     ) -> MemoryLease:
         """See SessionStore.acquire."""
         kept = self._find(session_id)
@@ -81,12 +87,12 @@ class MemoryStore:
             if kept.token != token:
                 raise _owned(kept)
         kept.process = None
-        return self._take(kept, owner, taken_over=taken_over)
+        return self._take(kept, owner, endpoint, taken_over=taken_over)
 
-    def _take(self, kept: Kept, owner: str | None, *, taken_over: bool) -> MemoryLease:
+    def _take(self, kept: Kept, owner: str | None, endpoint: str | None, *, taken_over: bool) -> MemoryLease:
         kept.token += 1
         kept.owner, kept.held, kept.since = owner or self._name, True, self._clock()
-        kept.alive = lambda: self._alive
+        kept.alive, kept.endpoint = lambda: self._alive, endpoint
         lease = self._leases[kept.header.id] = MemoryLease(
             self._medium, kept, taken_over=taken_over, forget=self._forget
         )
@@ -123,7 +129,7 @@ class MemoryStore:
         wrong = None if last.seq == count - 1 else f"its last seq is {last.seq}, it holds {count} events"
         owner = None
         if kept.held:
-            owner = Owner(kept.owner or "", os.getpid(), kept.since, self._held_alive(kept))
+            owner = Owner(kept.owner or "", os.getpid(), kept.since, self._held_alive(kept), kept.endpoint)
         return SessionEntry(
             session_id,
             kept.header,

@@ -22,6 +22,7 @@ class Kept:
     mail: list[Mail] = field(default_factory=list)
     token: int = 0
     owner: str | None = None
+    endpoint: str | None = None
     held: bool = False
     alive: Callable[[], bool] = bool
     since: int = 0

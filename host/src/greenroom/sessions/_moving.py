@@ -8,7 +8,7 @@ from greenroom.sessions._store import ProviderProcess, SessionLease, SessionStor
 
 
 async def move_session(
-    session: Session, old: SessionLease, store: SessionStore, *, owner: str | None = None
+    session: Session, old: SessionLease, store: SessionStore, *, owner: str | None = None, endpoint: str | None = None
 ) -> SessionLease:
     """Give the old lease back, take the new store's, and write there what is missing.
 
@@ -21,9 +21,9 @@ async def move_session(
         process = await _process(session.id, store)
         await old.release()
         if length:
-            lease = await store.acquire(session.id, owner=owner)
+            lease = await store.acquire(session.id, owner=owner, endpoint=endpoint)
         else:
-            lease = await store.create(session.header, owner=owner)
+            lease = await store.create(session.header, owner=owner, endpoint=endpoint)
         try:
             if process is not None:  # it goes on, and a killed host must not leave it behind
                 await lease.set_process(process)

@@ -123,6 +123,7 @@ class SessionRegistry:
         hooks: SessionHooks = SessionHooks(),
         ports: Ports = Ports(),  # noqa: B008 - frozen, so it may be shared
         owner: str | None = None,
+        endpoint: Callable[[], str | None] = lambda: None,
         subject: Subject = None,
     ) -> None:
         self.subject = subject
@@ -132,6 +133,7 @@ class SessionRegistry:
         self.ports: Ports = ports
         self._invariants = invariants if invariants is not None else Invariants()
         self._owner = owner
+        self._endpoint = endpoint
         self._live: dict[str, Entered] = {}
 
     def get(self, session_id: str) -> Session | None:
@@ -158,7 +160,8 @@ class SessionRegistry:
         """
         self._require_free(header.id)
         session = Session(header, self.vocabulary, seed=seed, validators=self._validators(header), ports=self.ports)
-        return Prepared(session, await self.store.create(header, owner=self._owner), "startup", self)
+        lease = await self.store.create(header, owner=self._owner, endpoint=self._endpoint())
+        return Prepared(session, lease, "startup", self)
 
     async def prepare_resume(self, session_id: str, *, end_process: EndProcess | None = None) -> Prepared:
         """Load a stored session that nobody sees, recovered and with its lease. Raises what `resume_session` raises."""
@@ -169,6 +172,7 @@ class SessionRegistry:
             self.vocabulary,
             validators=self._validators,
             owner=self._owner,
+            endpoint=self._endpoint(),
             end_process=end_process,
             ports=self.ports,
         )
@@ -251,7 +255,9 @@ class SessionRegistry:
         self.store = store
         for entered in list(self._live.values()):
             try:
-                entered.lease = await move_session(entered.session, entered.lease, store, owner=self._owner)
+                entered.lease = await move_session(
+                    entered.session, entered.lease, store, owner=self._owner, endpoint=self._endpoint()
+                )
             except Exception as error:  # noqa: BLE001 - every session gets its turn; all failures are raised together
                 failed.append(error)
                 entered.detach()

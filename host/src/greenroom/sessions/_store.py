@@ -27,12 +27,16 @@ Barrier: TypeAlias = Literal["normal", "full"]
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that may write a session: `name` is shown to people, `since` is ms since the epoch."""
+    """The process that may write a session.
+
+    `name` is shown to people, `since` is ms since the epoch, `endpoint` is where other processes can talk to it.
+    """
 
     name: str
     pid: int | None
     since: int
     alive: bool = True
+    endpoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +251,8 @@ class SessionStore(Protocol):
         """What people call this store, and where it is."""
         ...
 
-    async def create(self, header: Header, *, owner: str | None = None) -> SessionLease:
-        """Reserve the id of a new session and take its lease.
+    async def create(self, header: Header, *, owner: str | None = None, endpoint: str | None = None) -> SessionLease:
+        """Reserve the id of a new session and take its lease; `owner` and `endpoint` stand in the entry's `Owner`.
 
         Nothing but the reservation is written before the first append: until then the
         session is not listed and not readable. Raises SessionExists if the id is known
@@ -258,7 +262,13 @@ class SessionStore(Protocol):
         ...
 
     async def acquire(
-        self, session_id: str, *, owner: str | None = None, end_process: EndProcess | None = None, force: bool = False
+        self,
+        session_id: str,
+        *,
+        owner: str | None = None,
+        endpoint: str | None = None,
+        end_process: EndProcess | None = None,
+        force: bool = False,
     ) -> SessionLease:
         """Take the lease of a stored session.
 

@@ -26,19 +26,20 @@ from ._tail import Tail, cut, inspect
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who asks: the lock that proves its life, what people call it, its pid, and its clock."""
+    """Who asks: the lock that proves its life, what people call it, its pid, its clock, and where it can be reached."""
 
     liveness: Liveness
     name: str
     pid: int
     clock: Callable[[], int]
+    endpoint: str | None = None
 
     def sign(self, connection: sqlite3.Connection, state: State) -> None:
         """Write the claimant into the row, under a token that is higher than every earlier one."""
         self.liveness.hold()
         state.token = next_token(connection)
         state.owner_lock, state.owner_name, state.owner_pid = self.liveness.name, self.name, self.pid
-        state.owner_since, state.process = self.clock(), None
+        state.owner_since, state.owner_endpoint, state.process = self.clock(), self.endpoint, None
 
 
 class OwnerMoved(Exception):
@@ -119,8 +120,8 @@ def give_back(connection: sqlite3.Connection, state: State) -> None:
         connection.execute("DELETE FROM sessions WHERE number = ?", (current.number,))
         connection.execute("DELETE FROM blobs WHERE session = ?", (current.number,))
         return
-    current.owner_lock = current.owner_name = current.owner_pid = current.owner_since = current.process = None
-    current.unclean = False
+    current.disown()
+    current.process, current.unclean = None, False
     current.save(connection)
 
 

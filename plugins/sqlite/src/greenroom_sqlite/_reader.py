@@ -180,7 +180,13 @@ def owner_of(state: State, alive: Alive) -> Owner | None:
     """Who owns the session, and whether it is alive."""
     if state.owner_lock is None:
         return None
-    return Owner(state.owner_name or "?", state.owner_pid, state.owner_since or 0, alive(state.owner_lock))
+    return Owner(
+        state.owner_name or "?",
+        state.owner_pid,
+        state.owner_since or 0,
+        alive(state.owner_lock),
+        state.owner_endpoint,
+    )
 
 
 def entry_of(state: State, alive: Alive) -> SessionEntry:

@@ -36,7 +36,7 @@ from ._schema import PAGE_SIZE, connect, sync_folder
 from ._state import State, from_row
 from ._tail import cut, derive, last_slot, stream
 
-_SESSION_COLUMNS: Final = 20
+_SESSION_COLUMNS: Final = 21
 _EVENT_COLUMNS: Final = 7
 
 
@@ -110,7 +110,7 @@ def repair_file(path: Path, *, dry_run: bool = False, force: bool = False, page_
     if held and not force:
         raise _held(held[0])
     for state in held:
-        state.owner_lock = state.owner_name = state.owner_pid = state.owner_since = None
+        state.disown()
         state.unclean = True
     fresh = path.with_name(f"{path.name}.repaired-{os.getpid()}")
     _remove(fresh)

@@ -77,7 +77,7 @@ def apply(connection: sqlite3.Connection, plan: Plan, liveness: Liveness, *, for
 def _fence(connection: sqlite3.Connection, state: State, liveness: Liveness) -> None:
     """Take the session from its owner. The process that it left is ended by who takes the session next."""
     if _is_held(state, liveness):
-        state.owner_lock = state.owner_name = state.owner_pid = state.owner_since = None
+        state.disown()
         state.unclean = True
     state.token = next_token(connection)
 

@@ -48,6 +48,7 @@ CREATE TABLE sessions (
     owner_name TEXT,
     owner_pid INTEGER,
     owner_since INTEGER,
+    owner_endpoint TEXT,
     process BLOB,
     state_crc INTEGER NOT NULL
 )"""

@@ -32,6 +32,7 @@ _COLUMNS: Final = (
     "owner_name",
     "owner_pid",
     "owner_since",
+    "owner_endpoint",
     "process",
     "state_crc",
 )
@@ -82,6 +83,7 @@ class State(msgspec.Struct):
     owner_name: str | None = None
     owner_pid: int | None = None
     owner_since: int | None = None
+    owner_endpoint: str | None = None
     process: Process | None = None
 
     @property
@@ -94,6 +96,10 @@ class State(msgspec.Struct):
         """The provider's process as the host knows it."""
         found = self.process
         return ProviderProcess(found.pid, found.start_time, found.group) if found else None
+
+    def disown(self) -> None:
+        """Nobody owns the session."""
+        self.owner_lock = self.owner_name = self.owner_pid = self.owner_since = self.owner_endpoint = None
 
     def read_header(self) -> Header:
         """The header. Raises SessionDamaged when its checksum or its form is wrong, UnreadableSession."""
@@ -145,6 +151,7 @@ class State(msgspec.Struct):
             self.owner_name,
             self.owner_pid,
             self.owner_since,
+            self.owner_endpoint,
             process,
         )
 

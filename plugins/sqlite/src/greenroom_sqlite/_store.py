@@ -101,18 +101,24 @@ class SqliteStore:
 
     # --- ownership
 
-    async def create(self, header: Header, *, owner: str | None = None) -> SqliteLease:
+    async def create(self, header: Header, *, owner: str | None = None, endpoint: str | None = None) -> SqliteLease:
         """See SessionStore.create."""
         header = header_from_json(header_to_json(header))
-        claimant = self._claimant(owner)
+        claimant = self._claimant(owner, endpoint)
         state = await self._writer.call(lambda connection: reserve(connection, header, claimant))
         return self._lease(state, taken_over=False, torn=0)
 
     async def acquire(
-        self, session_id: str, *, owner: str | None = None, end_process: EndProcess | None = None, force: bool = False
+        self,
+        session_id: str,
+        *,
+        owner: str | None = None,
+        endpoint: str | None = None,
+        end_process: EndProcess | None = None,
+        force: bool = False,
     ) -> SqliteLease:
         """See SessionStore.acquire."""
-        claimant = self._claimant(owner)
+        claimant = self._claimant(owner, endpoint)
         while True:
             seen = await self._read(lambda c: look(c, session_id, self._liveness, force=force), session_id)
             dead = dead_owner(seen)
@@ -127,8 +133,8 @@ class SqliteStore:
                 continue
             return self._lease(state, taken_over=taken_over, torn=tail.torn)
 
-    def _claimant(self, owner: str | None) -> Claimant:
-        return Claimant(self._liveness, owner or self._owner, os.getpid(), self._clock)
+    def _claimant(self, owner: str | None, endpoint: str | None) -> Claimant:
+        return Claimant(self._liveness, owner or self._owner, os.getpid(), self._clock, endpoint)
 
     def _lease(self, state: State, *, taken_over: bool, torn: int) -> SqliteLease:
         lease = SqliteLease(
