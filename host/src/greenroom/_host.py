@@ -64,6 +64,7 @@ class Host:
         services: what plugins offer each other.
         sessions: the live sessions, and the store behind them.
         agents: the live agents, and the way to make one.
+        started: set once all plugins are loaded and sessions and agents are there.
         warnings: what the operator should know after the start, one sentence each.
     """
 
@@ -98,6 +99,7 @@ class Host:
         self._wiring: Final = SessionWiring(self.hooks, self.settings, self.diagnostics, data_directory, clock)
         self._agents: Final = AgentWiring(self)
         self.registrars: Final[dict[str, loading.Registrar]] = {**self._wiring.registrars, **self._agents.registrars}
+        self.started: Final = anyio.Event()
         self.warnings: list[str] = []
         self._data_directory = data_directory
         self._leaving = False
@@ -243,6 +245,7 @@ class Host:
             self.warnings.append("no plugin keeps sessions: they live in memory and end with this process")
         self.sessions = self._wiring.registry(self.scope, self._endpoint)
         self.agents = self._agents.agents()
+        self.started.set()
 
     def _endpoint(self) -> str | None:
         client = self.service(HostClient)
