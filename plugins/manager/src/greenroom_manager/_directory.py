@@ -6,8 +6,8 @@ Where each part plugs in. Every part is a class in its own module, made once by 
 | method of AgentDirectory | part | its own method |
 |---|---|---|
 | list, find, subscribe, update, mark_read, mark_unread, respond | here, `_records`, `_feed`, `attention` | |
-| create, open, close, archive, unarchive, detach, delete, reload | `ways.Ways(context)` | the same names and arguments |
-| importable, import_native, rewind | `history.History(context)` | the same names and arguments |
+| create, open, close, archive, unarchive, detach, delete, reload | `ways.Ways(context)` | the same names |
+| importable, import_native, rewind | `history.History(context)` | the same names |
 
 `Context` gives a part: `host`, `scope` (the plugin's; agents are made with `owner=context.owner`), `book` (RecordBook:
 `get`, `read`, `find`, `list`, `insert`, `change`, `stage`, `remove`, `flush`, `observe`), `snapshot(agent_id)`, and

@@ -219,9 +219,9 @@ class RecordBook:
                         self._dirty.pop(id_, None)
                     else:
                         await self._write(page, id_, None)
-        page = self._pages.get(agent_id) if agent_id is not None else None
-        if page is not None:
-            async with page.lock:  # what is being written is waited for
+        written = self._pages.get(agent_id) if agent_id is not None else None
+        if written is not None:
+            async with written.lock:  # what is being written is waited for
                 pass
 
     async def remove(self, agent_id: str) -> bool:
