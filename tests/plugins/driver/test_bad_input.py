@@ -7,7 +7,7 @@ import pytest
 
 import greenroom_driver
 from greenroom import Host, hookimpl, load_settings
-from greenroom.agents import AgentSpec, DisposeFailed, Failed
+from greenroom.agents import AgentError, AgentSpec, DisposeFailed, Failed
 from greenroom.providers import (
     MessageDone,
     Notice,
@@ -131,8 +131,8 @@ class TestProvider:
         await end(rig)
         [answered] = rig.of("permission/answered")
         assert (answered.data.by, answered.data.response) == ("user", PermissionAllow())
-        with pytest.raises(ProviderError):
-            await rig.agent.respond("q", PermissionAllow())
+        with pytest.raises(AgentError, match="allowed by user"):
+            await rig.agent.respond("q", PermissionDeny())
 
     async def test_a_provider_that_will_not_close_keeps_its_lease_and_may_be_tried_again(self, rig):
         async def stuck(session):

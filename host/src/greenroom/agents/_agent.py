@@ -14,6 +14,7 @@ from greenroom.agents._errors import AgentBusy, AgentClosed
 from greenroom.agents._inbox import Inbox
 from greenroom.agents._interfaces import (
     AgentOptions,
+    AnsweredBy,
     Canceled,
     Cause,
     Driver,
@@ -218,13 +219,14 @@ class Agent:
         """
         await self._live().started(timeout)
 
-    async def respond(self, request_id: str, response: PermissionResponse) -> None:
-        """Answer a question. Cancelled: the answer may have been given.
+    async def respond(self, request_id: str, response: PermissionResponse, *, by: AnsweredBy = "user") -> None:
+        """Answer a question; the same answer again does nothing. Cancelled: the answer may have been given.
 
         Raises:
-            ProviderError: no such question is open.
+            ProviderError: no such question was asked, or it is just being answered.
+            AgentError: it was answered otherwise, or the answer does not fit it; it stays as it is.
         """
-        await self._live().respond(request_id, response)
+        await self._live().respond(request_id, response, by)
 
     async def set_mode(self, mode: str) -> str | None:
         """Use another permission mode from the next request on; may return a line for the person."""

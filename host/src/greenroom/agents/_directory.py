@@ -19,7 +19,7 @@ from greenroom.sessions.vocabulary import JsonObject
 
 if TYPE_CHECKING:
     from greenroom.agents._agent import Agent
-    from greenroom.agents._interfaces import AgentOptions, AgentSpec
+    from greenroom.agents._interfaces import AgentOptions, AgentSpec, AnsweredBy
     from greenroom.agents._pipeline import Setup
     from greenroom.agents._states import AgentState
 
@@ -243,7 +243,9 @@ class AgentDirectory(Protocol):
         """Somebody has to look again."""
         ...
 
-    async def respond(self, agent_id: str, request_id: str, response: PermissionResponse) -> None:
+    async def respond(
+        self, agent_id: str, request_id: str, response: PermissionResponse, *, by: AnsweredBy = "user"
+    ) -> None:
         """Answer a question of a live agent; the same answer again is harmless.
 
         Raises:

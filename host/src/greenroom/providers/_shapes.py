@@ -133,12 +133,16 @@ class NativeSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeInfo:
-    """What the provider reports that it uses now, as opposed to what it was asked for; None = not known."""
+    """What the provider reports that it uses now, as opposed to what it was asked for; None = not known.
+
+    `features` are the values of those features that it tells about.
+    """
 
     model: str | None = None
     mode: str | None = None
     thinking: str | None = None
     context_window: int | None = None
+    features: Mapping[str, str | bool | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from greenroom import CallContext, Host
 from greenroom.agents import (
     AgentScope,
     AgentState,
+    AnsweredBy,
     Canceled,
     Cause,
     Closed,
@@ -164,6 +165,7 @@ class AgentDriver:
         """See `Driver.open`."""
         if not self.hosted:  # one whose steps are ours reads the log itself
             self.unhanded = await unhanded_messages(self.session, self.host.sessions.store)
+        self.writer.withdraw_questions("the process that asked is gone")
         self.writer.choose(self.agent.options)  # first: what is opened is what was chosen
         await self.connection.ensure()
 
@@ -249,9 +251,9 @@ class AgentDriver:
         """See `Agent.started`."""
         await self.control.started(timeout)
 
-    async def respond(self, request_id: str, response: PermissionResponse) -> None:
+    async def respond(self, request_id: str, response: PermissionResponse, by: AnsweredBy) -> None:
         """See `Agent.respond`."""
-        await self.questions_open.respond(request_id, response)
+        await self.questions_open.respond(request_id, response, by)
 
     async def configure(self, what: Literal["mode", "model", "thinking"], value: str | None) -> str | None:
         """See `Agent.set_mode` and its siblings."""

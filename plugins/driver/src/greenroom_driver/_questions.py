@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from greenroom import Decision, Verdict
+from greenroom.agents import AgentError
 from greenroom.providers import (
     PermissionAllow,
     PermissionDeny,
@@ -15,6 +16,8 @@ from greenroom.providers import (
 )
 from greenroom.sessions import Message
 from greenroom.sessions.vocabulary import SystemSource, Text
+
+from ._answers import check_answer
 
 if TYPE_CHECKING:
     from ._driver import AgentDriver
@@ -46,28 +49,56 @@ class Questions:
         else:
             self._driver.writer.answered(event.request_id, event.response, event.by)
 
-    async def respond(self, request_id: str, response: PermissionResponse, by: str = "user") -> None:
-        """Answer a question. Raises ProviderError if it is not open, or what the provider raises."""
+    async def respond(self, request_id: str, response: PermissionResponse, by: str) -> None:
+        """See `Agent.respond`; raises what the provider raises, too.
+
+        What the provider uses may have changed with the answer: it is asked for and logged first, so that whoever
+        sees the question closed sees that as well.
+        """
         driver = self._driver
         driver.pump.flush()
-        if request_id not in driver.session.state.asked or request_id in self._answering:
-            raise ProviderError(f"no question {request_id!r} is open")
+        if request_id in self._answering:
+            raise ProviderError(f"question {request_id!r} is being answered")
+        asked = driver.session.state.asked.get(request_id)
+        if asked is None:
+            await self._again(request_id, response)
+            return
+        check_answer(asked.request, response)
         self._answering.add(request_id)
         follow_up: str | None = None
-        given = False
         try:
             follow_up = await driver.connection.need().respond(request_id, response)
-            given = True
+            driver.writer.given[request_id] = (response, by)
+            if isinstance(response, PermissionAllow):
+                driver.pump.flush()
+                await driver.upkeep.refresh_contained()
         finally:
-            self._answering.discard(request_id)
-            told = self._resolved.pop(request_id, None)
-            if given:
-                driver.pump.post(lambda: driver.writer.answered(request_id, response, by))
-            elif told is not None:
-                driver.pump.post(lambda: driver.writer.answered(request_id, told.response, told.by))
-        driver.pump.flush()
+            driver.pump.post(lambda: self._close(request_id))
+            driver.pump.flush()
         if follow_up is not None:  # a turn of its own, in place of what runs
             driver.control.replace(Message(driver.new_id(), (Text(follow_up),), SystemSource()))
+
+    def _close(self, request_id: str) -> None:
+        """Log our answer; if the provider did not take it, the one that it told of meanwhile."""
+        self._answering.discard(request_id)
+        told, writer = self._resolved.pop(request_id, None), self._driver.writer
+        try:
+            if request_id in writer.given:
+                writer.answered(request_id, *writer.given[request_id])
+            elif told is not None:
+                writer.answered(request_id, told.response, told.by)
+        finally:
+            writer.given.pop(request_id, None)
+
+    async def _again(self, request_id: str, response: PermissionResponse) -> None:
+        """The question is not open: fine, if this is the answer that it got."""
+        answers = await self._driver.session.events(0, types=["permission/answered"])
+        given = next((e.data for e in reversed(answers) if e.data.request_id == request_id), None)
+        if given is None:
+            raise ProviderError(f"no question {request_id!r} is open")
+        if given.response != response:
+            word = "allowed" if isinstance(given.response, PermissionAllow) else "denied"
+            raise AgentError(f"question {request_id!r} is answered: {word} by {given.by}")
 
     async def _decide(self, request: PermissionRequest, turn: int | None) -> None:
         driver = self._driver

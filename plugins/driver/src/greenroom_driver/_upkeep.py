@@ -80,6 +80,10 @@ class Upkeep:
         if not driver.session.live:
             return
         driver.writer.config(mode=info.mode, model=info.model, thinking=info.thinking)
+        known = driver.session.state.config.features or {}
+        features = {name: value for name, value in info.features.items() if known.get(name) != value}
+        if features:
+            driver.session.append("agent/config", AgentConfig(features=features))
         if info.model is not None:
             context = RequestContext(driver.connection.spec.id, info.model, info.context_window)
             if context != driver.session.state.context:
@@ -93,6 +97,7 @@ class Upkeep:
             raise CancelRefused("the running turn could not be ended; nothing was reopened")
         await driver.when_idle()
         await driver.run_maintenance(driver.connection.reopen)
+        driver.writer.withdraw_questions("the process that asked was ended")
         if rehydrate:
             await self.hydrate(recast=True)
 

@@ -68,6 +68,8 @@ class Writer:
         }
         self.prompts: dict[str, str] = {}
         """The texts of our messages of the open turn by id, until the provider has repeated them."""
+        self.given: dict[str, tuple[p.PermissionResponse, str]] = {}
+        """Answers that the provider has, and who gave them, until they are logged."""
         self.usage: v.Usage | None = None
         self.modes: tuple[p.Mode, ...] = ()
 
@@ -175,8 +177,9 @@ class Writer:
         self._session.append("permission/asked", v.PermissionAsked(request, self.turn))
 
     def answered(self, request_id: str, response: p.PermissionResponse, by: str) -> None:
-        """Log an answer, if the question is still open."""
+        """Log an answer, if the question is still open. What was given to the provider stands, whoever closes it."""
         if request_id in self._session.state.asked:
+            response, by = self.given.get(request_id, (response, by))
             self._session.append("permission/answered", v.PermissionAnswered(request_id, response, by))
 
     def withdraw_questions(self, why: str) -> None:
