@@ -13,7 +13,7 @@ import pytest
 
 from greenroom.cli import run
 from greenroom.providers import ShellDetail
-from greenroom.sessions import Event, SessionFenced, SessionNotFound
+from greenroom.sessions import Event, SessionFenced, SessionNotFound, UnreadableSession, Vocabulary, resume_session
 from greenroom.sessions.vocabulary import (
     AssistantMessage,
     Message,
@@ -140,6 +140,19 @@ def test_verify_lists_all_fails_the_damaged_one_and_says_so_in_its_exit_status(c
     assert len(rows) == 51
     assert [row["session"] for row in rows if not row["ok"]] == ["s6"]
     assert "s6: error: event 4 of session s6 does not match its checksum" in answer(capsys, "verify", status=1)
+
+
+def test_verify_names_the_payload_at_which_a_resume_is_refused(capsys, db):
+    events = [Event(0, 1, "turn/start", b'{"turn":"one","trigger":{"kind":"message"}}')]
+    fill(db, "s", events=events)
+    answer_json(capsys, "repair", "s")
+    assert "s: error: event 0 is no turn/start: Expected `int`, got `str`" in answer(capsys, "verify", status=1)
+
+    async def resume(store):
+        with pytest.raises(UnreadableSession, match="event 0 of session s is no turn/start"):
+            await resume_session(store, "s", Vocabulary())
+
+    use(db, resume)
 
 
 def test_repair_says_what_it_would_do_and_then_does_it(capsys, db, tmp_path):

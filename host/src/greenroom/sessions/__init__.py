@@ -69,6 +69,7 @@ from greenroom.sessions._store import (
     SessionEntry,
     SessionLease,
     SessionStore,
+    misfit,
 )
 from greenroom.sessions._surface import SurfaceFold, SurfaceView, fold_surface
 from greenroom.sessions._vocabulary import Vocabulary
@@ -158,6 +159,7 @@ __all__ = [
     "header_from_json",
     "header_to_json",
     "inspect_session",
+    "misfit",
     "resume_session",
     "same_request",
 ]

@@ -28,6 +28,7 @@ from greenroom.sessions._store import (
     Owner,
     RepairReport,
     SessionEntry,
+    misfit,
 )
 from greenroom.sessions.vocabulary import event_key
 
@@ -207,8 +208,8 @@ class MemoryStore:
 
     async def verify(self, session_id: str) -> Sequence[Finding]:
         """See SessionStore.verify."""
-        damage = damage_of(self._all(session_id))
-        return [damage] if damage is not None else []
+        events = self._all(session_id)
+        return [found for found in (damage_of(events), *map(misfit, events)) if found is not None]
 
     async def repair(
         self, session_id: str, *, dry_run: bool = False, backup: str | None = None, force: bool = False

@@ -15,8 +15,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias
 
+import msgspec
+
 from greenroom.sessions._event import Event, Header
-from greenroom.sessions.vocabulary import Blob
+from greenroom.sessions.vocabulary import CORE_DECODERS, Blob
 
 PAGE: Final = 1000
 """How many events a read returns unless it is told: large enough to amortise the call, small enough to bound memory."""
@@ -126,6 +128,21 @@ class Finding:
     severity: Literal["error", "warning"] = "error"
     seq: int | None = None
     plugin: str | None = None
+
+
+def misfit(event: Event) -> Finding | None:
+    """What `verify` says of an event whose bytes are those that were written, but no payload of its type.
+
+    Whoever resumes or shows the session would be refused at it. A plugin's own model is not known here: its
+    payload only has to be JSON.
+    """
+    try:
+        event.data  # noqa: B018 - decoding is the check
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        plugin = None if event.type in CORE_DECODERS else event.type.partition("/")[0]
+        whose = f" of plugin {plugin}" if plugin else ""
+        return Finding("payload", f"event {event.seq} is no {event.type}{whose}: {error}", "error", event.seq, plugin)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from greenroom.sessions import Event, Finding, SessionDamaged, UnreadableSession
+from greenroom.sessions import Event, Finding, SessionDamaged, UnreadableSession, misfit
 from greenroom.sessions.vocabulary import CORE_TYPES
 
 from ._file import is_damage
@@ -189,7 +189,7 @@ class Rules:
         self.indexed: list[tuple[int, str]] = []
         self._open = False
         self._calls: dict[str, int] = {}
-        self._strays = 0
+        self._strays = self._misfits = 0
 
     def feed(self, events: Iterable[Event]) -> None:
         """Look at events in order. Where a plugin's type may stand, only the plugin knows."""
@@ -200,6 +200,10 @@ class Rules:
                 self._stray(event)
             if mark > _INSIDE:
                 self._notable(event, mark)
+            wrong = misfit(event)
+            if wrong is not None:
+                self._misfits += 1
+                self.findings.extend((wrong,) if self._misfits <= _MOST else ())
 
     def _notable(self, event: Event, mark: int) -> None:
         if mark & _INDEXED:

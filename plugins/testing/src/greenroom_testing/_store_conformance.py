@@ -218,6 +218,21 @@ class LogConformance(StoreTests):
             assert [e.owner and e.owner.name for e in found] == ["owner of new", None, "owner of old"]
             assert found[0].header == sample_header("new")
 
+    async def test_verify_names_each_payload_that_does_not_fit_its_type(self, tmp_path: Path) -> None:
+        """Whole bytes that a resume would be refused at: another version wrote them, or another program."""
+        log = sample_log(2)
+        log[0] = msgspec.structs.replace(log[0], raw=b'{"turn":"one"}')
+        log[4] = msgspec.structs.replace(log[4], raw=b"{")
+        async with self.stores(tmp_path) as (store,):
+            await self.write(store, log)
+            found = [each for each in await store.verify("s1") if each.code == "payload"]
+            assert [(each.severity, each.seq, each.plugin) for each in found] == [
+                ("error", 0, None),
+                ("error", 4, "sample"),
+            ]
+            assert found[0].text.startswith("event 0 is no turn/start: ")
+            assert found[1].text.startswith("event 4 is no sample/event of plugin sample: ")
+
     async def test_a_revision_is_stable_and_changes_with_an_append(self, tmp_path: Path) -> None:
         """Also while the append is only queued; writing it changes nothing more."""
         log = sample_log(1)
