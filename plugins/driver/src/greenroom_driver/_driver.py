@@ -86,7 +86,8 @@ class AgentDriver:
             stray=self.stray,
         )
         self.hosted: Final = spec.steps == "host"
-        runs = Runs(new_id, known=self.writer.knows, stopping=lambda: not self.hosted and self._asks_stopping)
+        hooks = host.hooks
+        runs = Runs(new_id, known=self.writer.knows, stopping=lambda: not self.hosted and hooks.turn_stopping.wanted)
         self.runs: Final = runs
         self.pump: Final = Pump(session=session, runs=runs, writer=self.writer, coalescer=coalescer, handler=self)
         self.questions_open: Final = Questions(self)
@@ -141,10 +142,6 @@ class AgentDriver:
     def activity(self) -> Activity | None:
         """What makes the agent be not idle, None at rest."""
         return self.drain.activity
-
-    @property
-    def _asks_stopping(self) -> bool:
-        return self.host.hooks.turn_stopping.wanted
 
     def context(self, turn: int | None = None, call: str | None = None) -> CallContext:
         """Where a hook call comes from."""
