@@ -210,6 +210,11 @@ class Agent:
         """
         return await self._live().run_maintenance(task)
 
+    async def initialized(self) -> None:
+        """Wait until it is no longer initializing: mode and model are known, or could not be asked for."""
+        if self._driver is not None:
+            await self._driver.initialized()
+
     async def started(self, timeout: float | None = None) -> None:
         """Wait until a run is active: ours once its provider has accepted it, or one of the provider's own.
 

@@ -98,7 +98,8 @@ class AgentDriver:
         self.wakers: set[str] = set()
         self.unhanded: list[Message] = []
         self.last_error: str | None = None
-        self._fresh = True
+        self._initialized = anyio.Event()
+        self.known: Final = self._initialized.set
         self._started = False
         self._run_over: dict[int, anyio.Event] = {}
 
@@ -121,7 +122,7 @@ class AgentDriver:
         error = self.last_error
         if self.closing:
             return Closed(error)
-        if self._fresh:
+        if not self._initialized.is_set():
             return Initializing()
         if self.drain.running:
             turn = self.activity.turn if self.activity is not None else None
@@ -243,6 +244,10 @@ class AgentDriver:
         self.pump.flush()
         while self.activity is not None:
             await self.activity.done.wait()
+
+    async def initialized(self) -> None:
+        """See `Agent.initialized`."""
+        await self._initialized.wait()
 
     async def started(self, timeout: float | None) -> None:
         """See `Agent.started`."""
@@ -393,7 +398,3 @@ class AgentDriver:
         text = f"{type(error).__name__}: {error}"
         self.host.diagnostics.record("agent_error", text, plugin=plugin, session=self.session.id, turn=turn)
         self.host.hooks.agent_error(self.agent, error, turn, self.writer.step)
-
-    def known(self) -> None:
-        """Mode and model are known: the agent is no longer initializing."""
-        self._fresh = False
