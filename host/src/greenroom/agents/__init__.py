@@ -31,6 +31,7 @@ from greenroom.agents._errors import (
     CancelRefused,
     CreationAborted,
     DisposeFailed,
+    HostGone,
     NoFactory,
     TurnFailed,
 )
@@ -120,6 +121,7 @@ __all__ = [
     "Otherwise",
     "Pending",
     "Prompt",
+    "HostGone",
     "Purpose",
     "RemoteHost",
     "Resting",

@@ -33,6 +33,10 @@ class AgentArchived(AgentError):
     """Raised when work is asked of an archived agent; it has to be restored first."""
 
 
+class HostGone(AgentError):
+    """Raised when the connection to the host in another process broke: it has ended, or nothing listens there."""
+
+
 class CreationAborted(AgentError):
     """Raised when a creation or resume was given up; nothing is left of it. The reason is the `__cause__`."""
 
