@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
@@ -10,6 +11,7 @@ from greenroom.agents import AgentBusy, AgentError, Canceled, CancelRefused, Cau
 from greenroom.providers import TERMINAL, Capability, ProviderEvent, TurnCompleted, UserEcho
 from greenroom.sessions.vocabulary import AgentConfig, Reason, RequestContext
 
+from ._swap import swap
 from ._turn import reason_of
 
 if TYPE_CHECKING:
@@ -96,8 +98,7 @@ class Upkeep:
         if outcome is Canceled.REFUSED:
             raise CancelRefused("the running turn could not be ended; nothing was reopened")
         await driver.when_idle()
-        await driver.run_maintenance(driver.connection.reopen)
-        driver.writer.withdraw_questions("the process that asked was ended")
+        await driver.run_maintenance(partial(swap, driver))
         if rehydrate:
             await self.hydrate(recast=True)
 
