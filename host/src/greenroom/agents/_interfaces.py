@@ -108,6 +108,7 @@ class AgentOptions:
         features: values by feature id.
         max_output_tokens: upper bound of one answer.
         inject: what `inject` does while nothing runs, unless a call says otherwise.
+        environment: variables to add to those of every process that the provider starts for the agent; not logged.
 
     Raises:
         ValueError: `max_output_tokens` is no positive integer that JSON keeps.
@@ -120,6 +121,7 @@ class AgentOptions:
     features: Mapping[str, str | bool | None] = field(default_factory=dict)
     max_output_tokens: int | None = None
     inject: InjectPolicy = "park"
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         limit: object = self.max_output_tokens

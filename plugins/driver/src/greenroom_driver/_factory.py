@@ -59,7 +59,7 @@ class DriverFactory:
         def connect(driver: AgentDriver) -> Connection:
             def link() -> Link:
                 driver.pump.switch(spec.id)
-                return Link(driver.pump, scope, driver.control, driver.lost)
+                return Link(driver.pump, scope, driver.control, driver.lost, options.environment)
 
             return Connection(session, spec, options, link)
 

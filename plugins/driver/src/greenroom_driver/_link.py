@@ -34,7 +34,12 @@ class Link:
     """The link of one provider session; see `greenroom.providers.ProviderLink`."""
 
     def __init__(
-        self, pump: Pump, scope: AgentScope, steps: Steps, lost: Callable[[Link, str, str, str | None], None]
+        self,
+        pump: Pump,
+        scope: AgentScope,
+        steps: Steps,
+        lost: Callable[[Link, str, str, str | None], None],
+        environment: Mapping[str, str],
     ) -> None:
         self._pump = pump
         self._scope = scope
@@ -46,7 +51,7 @@ class Link:
         self.emit: Callable[[ProviderEvent], None] = pump.emit
         self.prompt: str | None = None
         self.tools: ToolEndpoint | None = None
-        self.env: Mapping[str, str] = {MARKER: scope.lease.marker}
+        self.env: Mapping[str, str] = {**environment, MARKER: scope.lease.marker}
 
     async def room(self) -> None:
         """See `ProviderLink.room`."""
