@@ -70,18 +70,19 @@ def _in_wheel() -> str | None:
     return None
 
 
-async def availability(setting: str | None, env: Mapping[str, str]) -> Availability:
+async def availability(setting: str | None, env: Mapping[str, str], prefix: Sequence[str] = ()) -> Availability:
     """Whether a session can be opened: the binary is there, new enough, and logged in. Opens none, never raises.
 
     Args:
         setting: the setting `binary`, or None.
         env: the environment that the agent would get.
+        prefix: arguments that stand in front of all others.
     """
     try:
         binary = find_binary(setting, env).path
     except ProviderError as error:
         return Availability(ok=False, problem=error.args[0], hint=error.hint)
-    status, said = await _ask([binary, "--version"], env)
+    status, said = await _ask([binary, *prefix, "--version"], env)
     found = _VERSION.search(said) if status == 0 else None
     if found is None:
         problem = f"{binary} --version did not answer as Claude Code does: {said.strip() or 'no output'}"
@@ -91,15 +92,15 @@ async def availability(setting: str | None, env: Mapping[str, str]) -> Availabil
         minimum = ".".join(map(str, MINIMUM))
         problem = f"Claude Code {version} is too old, {minimum} is needed"
         return Availability(ok=False, binary=binary, version=version, problem=problem, hint="run: claude update")
-    login = _login(await _auth(binary, env))
+    login = _login(await _auth([binary, *prefix], env))
     if login is None:
         problem, hint = "Claude Code is not logged in", "run `claude` once and log in, or set ANTHROPIC_API_KEY"
         return Availability(ok=False, binary=binary, version=version, problem=problem, hint=hint)
     return Availability(ok=True, binary=binary, version=version, login=login)
 
 
-async def _auth(binary: str, env: Mapping[str, str]) -> JsonObject:
-    _, said = await _ask([binary, "auth", "status"], env)
+async def _auth(command: Sequence[str], env: Mapping[str, str]) -> JsonObject:
+    _, said = await _ask([*command, "auth", "status"], env)
     try:
         state = decode_wire(said)
     except ValueError:

@@ -15,6 +15,7 @@ from greenroom.providers import (
     Catalogue,
     Handle,
     JsonObject,
+    Launch,
     NativeSession,
     Notice,
     OpenRequest,
@@ -50,6 +51,7 @@ class ClaudeProvider(Provider):
         settings: of the plugin.
         environ: our environment; what of it passes to the agent is chosen for every process.
         new_id: makes UUIDs.
+        launch: how the user wants it to be started; stronger than `settings`.
     """
 
     def __init__(
@@ -57,14 +59,17 @@ class ClaudeProvider(Provider):
         settings: ClaudeSettings,
         environ: Mapping[str, str] | None = None,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        launch: Launch | None = None,
     ) -> None:
         self._settings = settings
+        self._launch = launch = launch or Launch()
+        self._binary = launch.command[0] if launch.command else settings.binary
         self._environ = os.environ if environ is None else environ
         self._new_id = new_id
 
     async def availability(self) -> Availability:
         """See `Provider.availability`; asks the binary twice and opens no session."""
-        return await availability(self._settings.binary, self._env({}))
+        return await availability(self._binary, self._env({}), self._launch.command[1:])
 
     async def open(self, request: OpenRequest, link: ProviderLink) -> ProviderSession:
         """See `Provider.open`."""
@@ -161,17 +166,20 @@ class ClaudeProvider(Provider):
         return "\n".join([*told, "environment:", *(f"  {name}={value}" for name, value in describe(env).items())])
 
     def _env(self, marker: Mapping[str, str]) -> dict[str, str]:
-        return launch_environment(self._environ, marker=marker, passed=self._settings.environment)
+        env = launch_environment(self._environ, marker={}, passed=self._settings.environment)
+        return {**env, **self._launch.env, **marker}
 
     def _setting(self, cwd: Path, marker: Mapping[str, str]) -> Setting:
-        env = self._env(marker)
+        env, launch = self._env(marker), self._launch
+        barred = (f"--disallowedTools={','.join(launch.disallowed_tools)}",) if launch.disallowed_tools else ()
         return Setting(
-            binary=find_binary(self._settings.binary, env).path,
+            binary=find_binary(self._binary, env).path,
+            prefix=launch.command[1:],
             cwd=cwd,
             env=env,
             marker=dict(marker),
             config=config_dir(env),
-            extra=self._settings.arguments,
+            extra=(*self._settings.arguments, *launch.arguments, *barred),
         )
 
 

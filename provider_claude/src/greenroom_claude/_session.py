@@ -68,7 +68,7 @@ class Setting:
 
     Attributes:
         config: the agent's configuration folder, where the histories are.
-        extra: further arguments of the user.
+        prefix: arguments of the user's own command, in front of ours; `extra`: further ones, behind them.
     """
 
     binary: str
@@ -76,11 +76,12 @@ class Setting:
     env: dict[str, str]
     marker: dict[str, str]
     config: Path
+    prefix: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
 
     def launch(self, options: Options) -> Launch:
         """How a process is started."""
-        argv = [self.binary, *arguments(options), *self.extra]
+        argv = [self.binary, *self.prefix, *arguments(options), *self.extra]
         return Launch(argv=argv, cwd=self.cwd, env=self.env, marker=self.marker)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from greenroom.providers import Capability, Provider, ProviderSpec
+from greenroom.providers import Capability, Launch, Provider, ProviderSpec
 
 from ._settings import ClaudeSettings
 from ._translate import Translator
@@ -14,10 +14,10 @@ CAPABILITIES = frozenset(Capability) - {Capability.FEATURES, Capability.ARCHIVE,
 def spec(settings: ClaudeSettings) -> ProviderSpec:
     """The provider `claude`; the process shell is imported when it is loaded."""
 
-    def load() -> Provider:
+    def load(launch: Launch | None = None) -> Provider:
         from ._provider import ClaudeProvider
 
-        return ClaudeProvider(settings)
+        return ClaudeProvider(settings, launch=launch)
 
     return ProviderSpec(
         id="claude",
@@ -26,4 +26,5 @@ def spec(settings: ClaudeSettings) -> ProviderSpec:
         load=load,
         translator=Translator,
         capabilities=CAPABILITIES,
+        launched=load,
     )

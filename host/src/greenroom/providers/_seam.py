@@ -24,6 +24,7 @@ from ._shapes import (
     Catalogue,
     Handle,
     Interrupted,
+    Launch,
     NativeSession,
     OpenRequest,
     OwnedProcess,
@@ -298,6 +299,7 @@ class ProviderSpec:
         load: makes the provider; imports what it needs when it is called.
         translator: makes a fresh translator of this provider's raw messages, or None if there is none.
         capabilities: what it can do beyond the required.
+        launched: makes the provider with another way to start its program, or None if it starts none.
     """
 
     id: str
@@ -306,6 +308,7 @@ class ProviderSpec:
     load: Callable[[], Provider]
     translator: Callable[[], Translator] | None = None
     capabilities: frozenset[Capability] = frozenset()
+    launched: Callable[[Launch], Provider] | None = None
 
 
 def _unsupported(capability: Capability, *arguments: object) -> Unsupported:

@@ -146,6 +146,23 @@ class RuntimeInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How the user wants a provider's program to be started; every part may be empty.
+
+    Attributes:
+        command: the program and its arguments, in place of what the provider would take.
+        arguments: further arguments, behind those of the provider.
+        env: variables to add to what of our environment the provider passes on; what the host adds for one agent wins.
+        disallowed_tools: names of tools that no agent of the provider may use, beside those that it rules out itself.
+    """
+
+    command: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    disallowed_tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedProcess:
     """A process that a provider session has started, as it is written to the session's row.
 
