@@ -35,6 +35,7 @@ from greenroom.agents._errors import (
     NoFactory,
     TurnFailed,
 )
+from greenroom.agents._imports import HistorySeeds, Hydrated, Seed
 from greenroom.agents._inbox import Claim, Inbox, InboxError
 from greenroom.agents._initiator import (
     Initiators,
@@ -109,7 +110,9 @@ __all__ = [
     "Entry",
     "FactorySlot",
     "Failed",
+    "HistorySeeds",
     "HostClient",
+    "Hydrated",
     "Importable",
     "Inbox",
     "InboxError",
@@ -128,6 +131,7 @@ __all__ = [
     "RunResult",
     "Running",
     "ScopedAgents",
+    "Seed",
     "Setup",
     "TurnFailed",
     "TurnStream",

@@ -31,6 +31,7 @@ from greenroom.sessions.vocabulary import PluginSource, Source, Target, Text, Us
 
 if TYPE_CHECKING:
     from greenroom._hooks import Hooks
+    from greenroom.agents._imports import Hydrated
     from greenroom.agents._initiator import Initiators
     from greenroom.sessions import Session, SessionLease
 
@@ -266,13 +267,22 @@ class Agent:
 
         Raises:
             AgentBusy: the agent is not at rest.
-            AgentError: the message is unknown, or the provider has not acknowledged it.
+            AgentError: the message opened no turn of this line, or the provider has not acknowledged it.
+            Unsupported: the provider cannot go back.
         """
         await self._live().revert(message_id)
 
-    async def hydrate(self) -> None:
-        """Replay the provider's own history into a session that has none."""
-        await self._live().hydrate()
+    async def hydrate(self) -> Hydrated:
+        """Add to the log what the provider's own history knows and the log does not; nothing is doubled.
+
+        Cancelled, failed or empty: the log is as it was.
+
+        Raises:
+            AgentBusy: the agent is not at rest.
+            AgentError: the provider keeps no history.
+            ProviderError: it could not be read.
+        """
+        return await self._live().hydrate()
 
     async def mount(self, plugin: object, *, name: str | None = None) -> Scope:
         """Activate a plugin object for this agent alone; it leaves with the agent, or when the returned scope closes.

@@ -181,7 +181,16 @@ class Agents:
         )
 
         async def prepare() -> Prepared:
-            return await self._sessions.prepare(header, seed=spec.seed)
+            prepared = await self._sessions.prepare(header, seed=spec.seed)
+            try:
+                for blob in spec.blobs:
+                    prepared.lease.put_blob(blob)
+                    await prepared.lease.room()
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await prepared.discard()
+                raise
+            return prepared
 
         def log(made: Made) -> None:
             labels = {**spec.labels, **({SETUP_LABEL: "1"} if setup is not None else {})}

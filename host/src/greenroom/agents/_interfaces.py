@@ -17,6 +17,7 @@ from greenroom.sessions.vocabulary import Target
 
 if TYPE_CHECKING:
     from greenroom.agents._agent import AgentScope
+    from greenroom.agents._imports import Hydrated
     from greenroom.agents._states import AgentState
     from greenroom.sessions import Session
 
@@ -143,6 +144,7 @@ class AgentSpec:
         internal: hidden from lists and host-wide feeds.
         parent_session, origin, delegation_depth: lineage, written to the header.
         seed, seed_length: events to begin with, and how many of them were inherited.
+        blobs: the long texts that the seed refers to.
         source: why it starts, for `agent_session_start`.
     """
 
@@ -157,6 +159,7 @@ class AgentSpec:
     delegation_depth: int | None = None
     seed: Sequence[Event] | None = None
     seed_length: int | None = None
+    blobs: Sequence[bytes] = ()
     source: Literal["startup", "import"] = "startup"
 
 
@@ -203,7 +206,7 @@ class Driver(Protocol):
     async def refresh(self) -> None: ...
     async def reopen(self, *, rehydrate: bool) -> None: ...
     async def revert(self, message_id: str) -> None: ...
-    async def hydrate(self) -> None: ...
+    async def hydrate(self) -> Hydrated: ...
     async def flush(self) -> None: ...
 
     async def aclose(self) -> None:

@@ -64,6 +64,7 @@ from ._partial import (
     complete_fields,
 )
 from ._seam import (
+    LISTED,
     OutOfBand,
     Provider,
     ProviderError,
@@ -99,6 +100,7 @@ from ._wire import (
 )
 
 __all__ = [
+    "LISTED",
     "TERMINAL",
     "Availability",
     "BackgroundWork",

@@ -1,8 +1,8 @@
 """Provider events: what a provider session emits. The driver turns them into session events, and nobody else does.
 
 Every event is a frozen Struct, tagged by `type`, and may carry `from_history`: then it changes no state, wakes nobody
-and is numbered silently. `turn_id` stands where a translator knows or can mint one; the pump gives an event without
-one to the active run.
+and is numbered silently; `time` says when it happened, in ms since the epoch, where the history knows. `turn_id` stands
+where a translator knows or can mint one; the pump gives an event without one to the active run.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class _Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True, 
     """Base of the events; fields that all of them share."""
 
     from_history: bool = False
+    time: int | None = None
 
 
 class _TurnEvent(_Event, frozen=True, kw_only=True):

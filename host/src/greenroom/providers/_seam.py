@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from greenroom.errors import GreenroomError
 
@@ -35,6 +35,10 @@ from ._shapes import (
 
 if TYPE_CHECKING:  # sessions are built upon the details in this package; at run time that is the only direction
     from greenroom.sessions import Message
+
+
+LISTED: Final = 200
+"""How many native conversations are looked at when one of them is looked for, or a page of them is shown."""
 
 
 class ProviderError(GreenroomError):
@@ -222,7 +226,11 @@ class ProviderSession(ABC):
         raise _unsupported(Capability.HISTORY)
 
     async def revert(self, provider_message_id: str) -> None:
-        """Cut the native conversation in front of a user message (`Capability.REVERT`)."""
+        """Cut the native conversation in front of a user message (`Capability.REVERT`).
+
+        If the message is not in it, for instance because it was cut off already, nothing is done: a cut that a provider
+        keeps only with its next prompt is asked for again when the conversation is opened before that.
+        """
         raise _unsupported(Capability.REVERT, provider_message_id)
 
     def out_of_band(self, message: Message) -> OutOfBand | None:
@@ -265,6 +273,11 @@ class Provider(ABC):
     async def list_native(self, *, cwd: Path | None, limit: int) -> Sequence[NativeSession]:
         """Native conversations, the latest first, of one folder or of all (`Capability.LIST`)."""
         raise _unsupported(Capability.LIST, cwd, limit)
+
+    async def native(self, handle: Handle) -> NativeSession | None:
+        """One native conversation, None if there is none (`Capability.LIST`); by default looked for in the listing."""
+        listed = await self.list_native(cwd=None, limit=LISTED)
+        return next((session for session in listed if session.handle.native_id == handle.native_id), None)
 
     async def import_native(self, handle: Handle) -> Sequence[ProviderEvent]:
         """Read the history of a native conversation, as events with `from_history` (`Capability.LIST`)."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from greenroom import hookimpl
 
 if TYPE_CHECKING:
-    from greenroom import Host
+    from greenroom import Host, Scope
     from greenroom_driver._coalescer import WINDOW, Coalescer
     from greenroom_driver._factory import DriverFactory
 
-__all__ = ["WINDOW", "Coalescer", "DriverFactory", "agent_factory"]
+__all__ = ["WINDOW", "Coalescer", "DriverFactory", "activate", "agent_factory"]
 
 greenroom_api = "1"
 
@@ -24,6 +24,15 @@ def agent_factory(host: Host) -> DriverFactory:
     from greenroom_driver._factory import DriverFactory
 
     return DriverFactory(host)
+
+
+@hookimpl
+def activate(scope: Scope) -> None:
+    """Offer to write histories as logs, for imports."""
+    from greenroom.agents import HistorySeeds
+    from greenroom_driver._hydrate import Histories
+
+    scope.provide(HistorySeeds, Histories(scope.host))
 
 
 def __getattr__(name: str) -> object:

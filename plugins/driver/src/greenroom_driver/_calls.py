@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from greenroom.providers import ToolDetail, ToolFinished, ToolProgress, ToolStarted, UnknownDetail
-from greenroom.sessions import Session
 from greenroom.sessions.vocabulary import Status, ToolCall, ToolResult, ToolSettled, ToolUpdate
 
-from ._long import SHORT, cut_detail, text_of
+from ._dated import Log
+from ._long import SHORT, bounded, cut_detail, text_of
 
 Normalize = Callable[[str, object, object], ToolDetail | None]
 """Makes a detail of a tool's name, input and output, or nothing."""
@@ -25,7 +25,7 @@ Event = ToolStarted | ToolProgress | ToolFinished
 class Calls:
     """The open calls of the open step, and those that wait for a late result."""
 
-    def __init__(self, session: Session, normalize: Normalize) -> None:
+    def __init__(self, session: Log, normalize: Normalize) -> None:
         self._session = session
         self._normalize = normalize
         self._open: dict[str, ToolDetail] = {}
@@ -56,7 +56,8 @@ class Calls:
         detail = self._detail(event, self._open.get(call))
         if call not in self._open:
             turn, step = self._at
-            self._session.append("tool/call", ToolCall(turn, step, call, event.name or "tool", event.input, detail))
+            given = bounded(event.input, self._session.put_blob)
+            self._session.append("tool/call", ToolCall(turn, step, call, event.name or "tool", given, detail))
             self._open[call] = detail
             if not terminal:
                 return
@@ -72,6 +73,14 @@ class Calls:
             return False
         self._settle(event, _status(event))
         return True
+
+    def recall(self, call: str, detail: ToolDetail) -> None:
+        """A call was closed as unknown before there was this object."""
+        self._unknown[call] = detail
+
+    def forget(self, call: str) -> None:
+        """Its late result was logged by somebody else."""
+        self._unknown.pop(call, None)
 
     def close(self) -> None:
         """Close every open call as unknown: the step closes."""

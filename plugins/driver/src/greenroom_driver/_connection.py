@@ -22,6 +22,7 @@ from greenroom.providers import (
 )
 
 from ._link import Link
+from ._rewind import pending_cut
 
 if TYPE_CHECKING:
     from greenroom.sessions import Session
@@ -111,14 +112,28 @@ class Connection:
         if self._provider is None:
             self._provider = self.spec.load()
         self._link = link = self._make_link()
+        request = self._request()
         try:
-            live = await self._provider.open(self._request(), link)
+            live = await self._provider.open(request, link)
+            if request.handle is not None and self.can(Capability.REVERT):
+                await self._cut_again(live)
         except BaseException:
             link.close()
             self._link = None
             raise
         self._chosen = AgentOptions()
         return live
+
+    async def _cut_again(self, live: ProviderSession) -> None:
+        """A rewind that the provider may have forgotten; it must not bring back what our line does not show."""
+        cut = await pending_cut(self._session)
+        if cut is None:
+            return
+        try:
+            await live.revert(cut)
+        except BaseException:
+            await live.aclose()  # runs to its end also when cancelled
+            raise
 
     def _request(self) -> OpenRequest:
         config, header, chosen = self._session.state.config, self._session.header, self._chosen

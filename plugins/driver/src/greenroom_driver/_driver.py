@@ -1,7 +1,6 @@
 """Drives one agent: takes its input, opens turns, hands them to the provider, and closes them.
 
-Everything synchronous here happens in one step: from idle, `followup()` returns after the status went running, the
-turn was opened and the message was claimed. What must be awaited happens in a task of the agent's scope.
+Everything synchronous happens in one step (see `_drain`); what must be awaited, in a task of the agent's scope.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from greenroom.agents import (
     Cause,
     Closed,
     Failed,
+    Hydrated,
     Initializing,
     InjectPolicy,
     Otherwise,
@@ -277,9 +277,9 @@ class AgentDriver:
         """See `Agent.revert`."""
         await self.upkeep.revert(message_id)
 
-    async def hydrate(self) -> None:
+    async def hydrate(self) -> Hydrated:
         """See `Agent.hydrate`."""
-        await self.upkeep.hydrate()
+        return await self.upkeep.hydrate()
 
     async def run_maintenance(self, task: Callable[[], Awaitable[T]]) -> T:
         """See `Agent.run_maintenance`."""

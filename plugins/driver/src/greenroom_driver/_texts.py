@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Final
 
 from greenroom.providers import MessageDone, ReasoningDelta, TextDelta
-from greenroom.sessions import Session
 from greenroom.sessions.vocabulary import AssistantMessage, AssistantReasoning
 
 from ._coalescer import PIECE_CHARS
+from ._dated import Log
 
 Delta = TextDelta | ReasoningDelta
 _TEXT: Final = "text"
@@ -23,7 +23,7 @@ _REASONING: Final = "reasoning"
 class Texts:
     """The open messages of one step at a time."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Log) -> None:
         self._session = session
         self._open: dict[tuple[str, str], list[str]] = {}
         self._done: set[tuple[str, str]] = set()

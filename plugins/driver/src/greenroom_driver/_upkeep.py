@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 
-from greenroom.agents import AgentBusy, AgentError, Canceled, CancelRefused, Cause
-from greenroom.providers import TERMINAL, Capability, ProviderEvent, TurnCompleted, UserEcho
-from greenroom.sessions.vocabulary import AgentConfig, Reason, RequestContext
+from greenroom.agents import Canceled, CancelRefused, Cause, Hydrated
+from greenroom.sessions.vocabulary import AgentConfig, RequestContext
 
+from ._hydrate import hydrate
+from ._rewind import rewind
 from ._swap import swap
-from ._turn import reason_of
 
 if TYPE_CHECKING:
     from ._driver import AgentDriver
@@ -104,60 +104,8 @@ class Upkeep:
 
     async def revert(self, message_id: str) -> None:
         """Go back to before one of our messages."""
-        driver, session = self._driver, self._driver.session
-        if driver.activity is not None:
-            raise AgentBusy(f"agent {driver.agent.id} is not at rest")
-        acknowledged = await session.events(0, types=["user/acknowledged"])
-        known = {event.data.message_id: event.data.provider_message_id for event in acknowledged}
-        if message_id not in known:
-            raise AgentError(f"the provider has not acknowledged a message {message_id!r}")
-        start = await self._turn_of(message_id)
+        await rewind(self._driver, message_id)
 
-        async def go() -> None:
-            await driver.connection.need().revert(known[message_id])
-            session.recast("rewind", start)
-            await session.flush()
-
-        await driver.run_maintenance(go)
-
-    async def _turn_of(self, message_id: str) -> int:
-        """The seq of the `turn/start` of the turn that a message opened."""
-        session, start = self._driver.session, 0
-        for event in await session.events(0, types=["turn/start", "user/message"]):
-            if event.type == "turn/start":
-                start = event.seq
-            elif event.data.message.id == message_id:
-                return start
-        raise AgentError(f"there is no message {message_id!r}")
-
-    async def hydrate(self, *, recast: bool = False) -> None:
-        """Replay the provider's own history into the log, silently and past the window of the coalescer."""
-        driver = self._driver
-        if not driver.connection.can(Capability.HISTORY):
-            raise AgentError(f"the provider {driver.connection.spec.id} keeps no history")
-
-        async def go() -> None:
-            live = await driver.connection.ensure()
-            events = [event async for event in live.history()]
-            with driver.session.atomic():
-                if recast:
-                    driver.session.recast("rehydrate", 0)
-                for event in events:
-                    self._replay(event)
-                if driver.writer.turn is not None:
-                    driver.writer.end_turn(Reason("completed"))
-            await driver.session.flush()
-
-        await driver.run_maintenance(go)
-
-    def _replay(self, event: ProviderEvent) -> None:
-        writer = self._driver.writer
-        if isinstance(event, UserEcho) and writer.turn is not None:
-            writer.end_turn(reason_of(TurnCompleted(), None))
-        if isinstance(event, TERMINAL):
-            if writer.turn is not None:
-                writer.end_turn(reason_of(event, None), event.usage)
-            return
-        if writer.turn is None:
-            writer.open_turn("import")
-        writer.event(event)
+    async def hydrate(self, *, recast: bool = False) -> Hydrated:
+        """Take over what the provider's own history knows and the log does not, past the window of the coalescer."""
+        return await hydrate(self._driver, recast=recast)

@@ -13,11 +13,12 @@ import msgspec
 
 from greenroom import providers as p
 from greenroom.agents import AgentOptions
-from greenroom.sessions import Replace, Session, Surface
+from greenroom.sessions import Replace, Surface
 from greenroom.sessions import vocabulary as v
 
 from ._calls import Calls, Normalize
-from ._long import SHORT
+from ._dated import Log
+from ._long import SHORT, bounded, cut_items, text_of
 from ._texts import Delta, Texts
 
 _TEXTS: Final = frozenset({p.TextDelta, p.ReasoningDelta})
@@ -38,7 +39,7 @@ class Writer:
         stray: takes note of what could not be logged.
     """
 
-    def __init__(self, session: Session, *, provider: str, normalize: Normalize, stray: Stray) -> None:
+    def __init__(self, session: Log, *, provider: str, normalize: Normalize, stray: Stray) -> None:
         self._session = session
         self._provider = provider
         self._stray = stray
@@ -170,6 +171,14 @@ class Writer:
         """Log the late result of a call that was closed as unknown; whether it was one."""
         return isinstance(event, (p.ToolProgress, p.ToolFinished)) and self._calls.settle(event)
 
+    def recall(self, call: str, detail: p.ToolDetail) -> None:
+        """A call that was closed as unknown before this writer was made: its late result settles it."""
+        self._calls.recall(call, detail)
+
+    def forget_call(self, call: str) -> None:
+        """Its late result was logged by somebody else."""
+        self._calls.forget(call)
+
     # questions
 
     def asked(self, request: p.PermissionRequest) -> None:
@@ -244,7 +253,7 @@ class Writer:
 
     def _todo(self, event: p.Todo, _owner: str | None) -> None:
         if self._in_turn(event):
-            self._session.append("todo/write", v.TodoWrite(event.items))
+            self._session.append("todo/write", v.TodoWrite(cut_items(event.items)))
 
     def _usage(self, event: p.UsageUpdated, _owner: str | None) -> None:
         usage = p.finite_usage(event.usage)
@@ -278,18 +287,23 @@ class Writer:
             return
         if not self._in_turn(event):
             return
-        message = v.Message(event.provider_message_id, (v.Text(event.text),), v.UserSource())
+        given = event.provider_message_id.strip()
+        text = text_of(event.text, self._session.put_blob) or ""
+        message = v.Message(given or f"typed-{len(self._session)}", (v.Text(text),), v.UserSource())
         self._session.append("user/message", v.UserMessage(message), surface="append")
-        self._acknowledged.add(event.provider_message_id)
+        if given:
+            self._acknowledged.add(given)
+            self._session.append("user/acknowledged", v.UserAcknowledged(given, given))
 
     def _acknowledge(self, event: p.UserEcho) -> None:
         mine = event.client_message_id
         if mine is None:
             mine = next(id_ for id_, text in self.prompts.items() if text == event.text)
         self.prompts.pop(mine, None)
-        if mine not in self._acknowledged:
+        given = event.provider_message_id.strip()
+        if mine not in self._acknowledged and given:
             self._acknowledged.add(mine)
-            self._session.append("user/acknowledged", v.UserAcknowledged(mine, event.provider_message_id))
+            self._session.append("user/acknowledged", v.UserAcknowledged(mine, given))
 
     def _subagent(self, event: p.SubAgent, _owner: str | None) -> None:
         child = event.child_id
@@ -298,7 +312,7 @@ class Writer:
             self._session.append("subagent/removed", v.SubagentRemoved(child))
         elif event.action == "item" and event.item is not None:
             item = msgspec.json.decode(p.encode_event(event.item))
-            self._session.append("subagent/item", v.SubagentItem(child, item))
+            self._session.append("subagent/item", v.SubagentItem(child, bounded(item, self._session.put_blob)))
         elif event.action == "upsert":
             if event.status is not None or child not in self._children:
                 self._children[child] = event.status in (None, "running")
@@ -327,7 +341,8 @@ class Writer:
         """The summary takes the place of everything that the model saw before."""
         nodes: Sequence[int] = self._session.surface
         surface: Surface = Replace((nodes[0], nodes[-1])) if nodes else "append"
-        message = v.Message(f"summary-{len(self._session)}", (v.Text(summary),), v.SystemSource())
+        text = text_of(summary, self._session.put_blob) or ""
+        message = v.Message(f"summary-{len(self._session)}", (v.Text(text),), v.SystemSource())
         self._session.append("context/message", v.ContextMessage(message), surface=surface)
 
     def _notice(self, event: p.Notice, _owner: str | None) -> None:
