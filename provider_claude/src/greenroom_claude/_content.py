@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from greenroom.providers import Json, JsonObject, ProviderError
+from greenroom.providers import Json, JsonObject, Notice, ProviderError
 from greenroom.sessions import Message
 from greenroom.sessions.vocabulary import Attachment, Image, Text
 
-from ._wire import Frame
+from ._wire import Frame, text_at, texts_at
 
 
 def user_frame(ident: str, messages: Iterable[Message]) -> Frame:
@@ -45,3 +45,16 @@ def plain_text(message: Message) -> str | None:
     """The text of a message that is nothing but one text."""
     part = message.content[0] if len(message.content) == 1 else None
     return part.text if isinstance(part, Text) and isinstance(part.text, str) else None
+
+
+def rewound(answer: JsonObject) -> Notice:
+    """What to say when files were taken back.
+
+    Raises:
+        ProviderError: they were not.
+    """
+    if answer.get("canRewind") is False:
+        raise ProviderError(text_at(answer, "error") or "the files cannot be taken back to that message")
+    changed = texts_at(answer, "filesChanged")
+    told = ", ".join(changed) if changed else "no file had changed"
+    return Notice(message=f"Files are as they were before that message: {told}", code="rewound")

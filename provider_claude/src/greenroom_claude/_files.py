@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from greenroom.providers import JsonObject, decode_wire
+from greenroom.providers import JsonObject, ProviderEvent, decode_wire
 
-from ._history import prompt_text
+from ._history import history, prompt_text, shown
 from ._wire import one_line, text_at
 
 EDGE = 256 * 1024
@@ -84,11 +84,25 @@ def read_children(path: Path) -> dict[str, list[JsonObject]]:
     return found
 
 
+def read_history(path: Path, cut: str | None = None) -> list[ProviderEvent]:
+    """The conversation in a file, in front of the message `cut` if there is one."""
+    return history(shown(read_rows(path), cut), read_children(path))
+
+
 def find_session(config: Path, session_id: str) -> Path | None:
     """The file of a session, in whichever project it is. An id that could leave the folder is not looked for."""
     if not _SESSION.fullmatch(session_id):
         return None
     return next((config / "projects").glob(f"*/{session_id}.jsonl"), None)
+
+
+def describe_session(path: Path) -> SessionFile | None:
+    """One session as a listing shows it; None if it has no prompt, or is gone."""
+    try:
+        status = path.stat()
+        return _summary(path, status.st_mtime_ns // 1_000_000, status.st_size)
+    except FileNotFoundError:
+        return None
 
 
 def list_sessions(config: Path, *, cwd: str | None = None, limit: int | None = None) -> list[SessionFile]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -35,6 +36,7 @@ from ._wire import (
 
 _COMMAND = re.compile(r"<command-name>(.*?)</command-name>", re.DOTALL)
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+_FIRST_YEAR = 1970
 _NOT_TYPED = ("isMeta", "isSidechain", "isCompactSummary")
 
 
@@ -73,6 +75,20 @@ def before(rows: Sequence[JsonObject], ident: str) -> str | None:
         if row is not None and row.get("type") == "assistant":
             return text_at(row, "uuid")
     return None
+
+
+def stands(rows: Sequence[JsonObject], ident: str) -> bool:
+    """Whether a message stands on the branch that ends in the last row."""
+    return any(text_at(row, "uuid") == ident for row in branch(rows))
+
+
+def shown(rows: Sequence[JsonObject], cut: str | None) -> Sequence[JsonObject]:
+    """The rows that count after a cut in front of a message: until the next prompt the file does not tell of it."""
+    if cut is None or not stands(rows, cut):
+        return rows
+    last = before(rows, cut)
+    places = [place for place, row in enumerate(rows) if text_at(row, "uuid") == last] if last is not None else []
+    return rows[: places[0] + 1] if places else ()
 
 
 def branch(rows: Sequence[JsonObject]) -> list[JsonObject]:
@@ -234,8 +250,10 @@ class _Reader:
             yield {"type": "user", "message": {"content": text}, "uuid": ident, "isReplay": True}
 
 
-def frames(rows: Sequence[JsonObject], children: Mapping[str, Sequence[JsonObject]]) -> Iterator[Frame]:
-    """The frames that the rows stand for. Rows of an unknown kind are skipped."""
+def frames(
+    rows: Sequence[JsonObject], children: Mapping[str, Sequence[JsonObject]]
+) -> Iterator[tuple[Frame, int | None]]:
+    """The frames that the rows stand for, and when they were written. Rows of an unknown kind are skipped."""
     reader = _Reader(children)
     kept = branch(rows)
     texts = (user_text(row.get("message")) for row in kept if row.get("type") == "user")
@@ -246,29 +264,42 @@ def frames(rows: Sequence[JsonObject], children: Mapping[str, Sequence[JsonObjec
         "system": reader.system,
         "queue-operation": reader.queue,
     }
+    time = None
     for row in kept:
         kind = row.get("type")
         read = readers.get(kind) if isinstance(kind, str) and row.get("isSidechain") is not True else None
         if read is not None:
-            yield from read(row)
-    yield from reader.close()
+            before, time = time, _time(row) or time
+            for frame in read(row):
+                yield frame, before if frame.get("type") == "result" else time  # a turn ends before the next begins
+    for frame in reader.close():
+        yield frame, time
+
+
+def _time(row: JsonObject) -> int | None:
+    """When a row was written, in ms since the epoch."""
+    try:
+        written = datetime.fromisoformat(text_at(row, "timestamp") or "")
+    except ValueError:
+        return None
+    return int(written.timestamp() * 1000) if written.tzinfo is not None and written.year >= _FIRST_YEAR else None
 
 
 def history(
     rows: Sequence[JsonObject], children: Mapping[str, Sequence[JsonObject]] | None = None
 ) -> list[ProviderEvent]:
-    """The conversation in `rows` as balanced turns, each event marked `from_history`.
+    """The conversation in `rows` as balanced turns, each event marked `from_history` and with its time.
 
     Args:
         rows: the decoded rows of a session file.
         children: the rows of its sub-agents, by the id of the call that started each.
     """
     translator = Translator()
-    events = (event for frame in frames(rows, children or {}) for event in translator.feed(frame))
-    return list(_marked(events))
+    dated = frames(rows, children or {})
+    return list(_marked((event, time) for frame, time in dated for event in translator.feed(frame)))
 
 
-def _marked(events: Iterable[ProviderEvent]) -> Iterator[ProviderEvent]:
-    for event in events:
+def _marked(events: Iterable[tuple[ProviderEvent, int | None]]) -> Iterator[ProviderEvent]:
+    for event, time in events:
         if not isinstance(event, UsageUpdated | SessionStarted | Idle):
-            yield replace(event, from_history=True)
+            yield replace(event, from_history=True, time=time)

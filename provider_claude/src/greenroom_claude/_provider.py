@@ -31,8 +31,7 @@ from ._arguments import Options
 from ._binary import availability, find_binary
 from ._catalogue import catalogue
 from ._environment import describe, launch_environment
-from ._files import config_dir, find_session, list_sessions, read_children, read_rows
-from ._history import history
+from ._files import SessionFile, config_dir, describe_session, find_session, list_sessions, read_history
 from ._process import ProcessExited, spawn
 from ._session import ClaudeSession, Setting
 from ._settings import ClaudeSettings, has_project_settings, loads_project
@@ -128,17 +127,18 @@ class ClaudeProvider(Provider):
         """See `Provider.list_native`; reads both ends of each file and changes none."""
         config, place = config_dir(self._env({})), str(cwd) if cwd is not None else None
         found = await anyio.to_thread.run_sync(lambda: list_sessions(config, cwd=place, limit=limit))
-        return [
-            NativeSession(
-                handle=Handle(native_id=session.id),
-                cwd=Path(session.cwd),
-                title=session.title,
-                first_prompt=session.first_prompt,
-                updated_at=session.updated_at,
-            )
-            for session in found
-            if session.cwd is not None
-        ]
+        return [_native(session, Path(session.cwd)) for session in found if session.cwd is not None]
+
+    async def native(self, handle: Handle) -> NativeSession | None:
+        """See `Provider.native`."""
+        config = config_dir(self._env({}))
+
+        def look() -> SessionFile | None:
+            path = find_session(config, handle.native_id)
+            return describe_session(path) if path is not None else None
+
+        found = await anyio.to_thread.run_sync(look)
+        return _native(found, Path(found.cwd)) if found is not None and found.cwd is not None else None
 
     async def import_native(self, handle: Handle) -> Sequence[ProviderEvent]:
         """See `Provider.import_native`."""
@@ -148,7 +148,7 @@ class ClaudeProvider(Provider):
             path = find_session(config, handle.native_id)
             if path is None:
                 raise StaleSession(f"Claude Code has no conversation {handle.native_id} in {config}")
-            return history(read_rows(path), read_children(path))
+            return read_history(path)
 
         return await anyio.to_thread.run_sync(read)
 
@@ -181,6 +181,16 @@ class ClaudeProvider(Provider):
             config=config_dir(env),
             extra=(*self._settings.arguments, *launch.arguments, *barred),
         )
+
+
+def _native(session: SessionFile, cwd: Path) -> NativeSession:
+    return NativeSession(
+        handle=Handle(native_id=session.id),
+        cwd=cwd,
+        title=session.title,
+        first_prompt=session.first_prompt,
+        updated_at=session.updated_at,
+    )
 
 
 def _again(native_id: str, config: Path) -> str:

@@ -41,9 +41,9 @@ from greenroom.sessions import Message
 
 from ._arguments import Options, arguments
 from ._catalogue import REWIND, model_of, modes
-from ._content import plain_text, user_frame
-from ._files import find_session, read_children, read_rows
-from ._history import before, history, last_prompt_id
+from ._content import plain_text, rewound, user_frame
+from ._files import find_session, read_history, read_rows
+from ._history import before, last_prompt_id, stands
 from ._process import AgentProcess, Launch, ProcessExited, spawn
 from ._translate import Translator
 from ._wire import Frame, object_at, text_at, texts_at
@@ -97,6 +97,7 @@ class ClaudeSession(ProviderSession):
         self._process: AgentProcess | None = None
         self._initialized: JsonObject = {}
         self._thinking = options.effort
+        self._cut: str | None = None  # the message in front of which the conversation was cut
         self._prompts: dict[str, str] = {}  # uuid on the wire to the id of our message, until it is echoed
         self._starts: dict[str, anyio.Event] = {}  # uuid of a prompt to the first sign that it has begun
         self._steers: dict[str, anyio.Event] = {}  # uuid of a steering message to the sign that it was taken
@@ -346,17 +347,19 @@ class ClaudeSession(ProviderSession):
         return self._history()
 
     async def _history(self) -> AsyncIterator[ProviderEvent]:
-        path = self._file()
-        if path is None:
-            return
-        events = await anyio.to_thread.run_sync(lambda: history(read_rows(path), read_children(path)))
-        for event in events:
-            yield event
+        if (path := self._file()) is not None:
+            for event in await anyio.to_thread.run_sync(read_history, path, self._cut):
+                yield event
 
     async def revert(self, provider_message_id: str) -> None:
-        """See `ProviderSession.revert`: the agent is started again with what came before."""
+        """See `ProviderSession.revert`: the agent is started again with what came before.
+
+        It writes the new branch with its next prompt; if it dies before, the message is on the branch again.
+        """
         path, native = self._file(), self._translator.native_id
         rows = await anyio.to_thread.run_sync(read_rows, path) if path is not None else []
+        if not stands(rows, provider_message_id):
+            return
         cut = before(rows, provider_message_id)
         if self._process is not None:
             self._stopping = True
@@ -368,6 +371,7 @@ class ClaudeSession(ProviderSession):
             self._options = replace(self._options, resume=native, resume_at=cut)
             self._translator = Translator(native)
         await self.launch()
+        self._cut = provider_message_id
 
     def out_of_band(self, message: Message) -> OutOfBand | None:
         """See `ProviderSession.out_of_band`: `/rewind [id]` takes back what was done to files since a message."""
@@ -382,12 +386,7 @@ class ClaudeSession(ProviderSession):
             target = last_prompt_id(await anyio.to_thread.run_sync(read_rows, path))
         if target is None:
             raise ProviderError("there is no message to go back to")
-        answer = await self._control("rewind_files", user_message_id=target)
-        if answer.get("canRewind") is False:
-            raise ProviderError(text_at(answer, "error") or "the files cannot be taken back to that message")
-        changed = texts_at(answer, "filesChanged")
-        told = ", ".join(changed) if changed else "no file had changed"
-        self._link.emit(Notice(message=f"Files are as they were before that message: {told}", code="rewound"))
+        self._link.emit(rewound(await self._control("rewind_files", user_message_id=target)))
 
     def _file(self) -> Path | None:
         native = self._translator.native_id
