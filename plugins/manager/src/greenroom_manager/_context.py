@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from greenroom.agents import Agent, AgentRecord, AgentSnapshot, AgentState
@@ -18,6 +19,9 @@ Moved: TypeAlias = Callable[[Agent, AgentState, AgentState], None]
 """Hears that a live agent's state has changed: the agent, what it was, what it is. Called behind the change of the
 record."""
 
+Asked: TypeAlias = Callable[[Agent, int, int], None]
+"""Hears that the number of open questions of a live agent has changed: the agent, before, after."""
+
 
 class Context:
     """One for each host that the plugin serves; every part gets it.
@@ -26,7 +30,7 @@ class Context:
         host: its `sessions` and `agents` are there once it has started (`host.started`).
         scope: the plugin's; background work of a part is `scope.spawn`.
         book: the records.
-        moved: who hears of state changes of live agents, in order; append to it, take out when leaving.
+        moved, asked: who hears of live agents' changes of state and of open questions, in order; append to it.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -36,6 +40,7 @@ class Context:
             lambda: self.host.sessions.store.records(NAMESPACE), clock=self.clock, report=self.report
         )
         self.moved: Final[list[Moved]] = []
+        self.asked: Final[list[Asked]] = []
 
     @property
     def owner(self) -> Scope:
@@ -60,12 +65,20 @@ class Context:
         return snapshot(record, self.live(record.id), available=known, elsewhere=elsewhere)
 
     def tell_moved(self, agent: Agent, before: AgentState, after: AgentState) -> None:
-        """Tell everybody of a state change; what one raises is reported and harms nobody else."""
+        """Tell everybody of a change of state; what one raises is reported and harms nobody else."""
         for listener in list(self.moved):
-            try:
-                listener(agent, before, after)
-            except Exception as error:  # noqa: BLE001 - one that looks on must not harm the agent or the others
-                self.report("state_listener_failed", f"{type(error).__name__}: {error}", agent_id=agent.id)
+            self._tell(agent, partial(listener, agent, before, after))
+
+    def tell_asked(self, agent: Agent, before: int, after: int) -> None:
+        """Tell everybody of questions that came or went, as `tell_moved`."""
+        for listener in list(self.asked):
+            self._tell(agent, partial(listener, agent, before, after))
+
+    def _tell(self, agent: Agent, listener: Callable[[], None]) -> None:
+        try:
+            listener()
+        except Exception as error:  # noqa: BLE001 - one that looks on must not harm the agent or the others
+            self.report("listener_failed", f"{type(error).__name__}: {error}", agent_id=agent.id)
 
 
 def text_of(error: BaseException) -> str:

@@ -27,8 +27,8 @@ NAMESPACE: Final = "agents"
 Change: TypeAlias = Callable[[AgentRecord], AgentRecord]
 """A pure function; `updated_at` is set by the book. Returning an equal record means that nothing changed."""
 
-Observer: TypeAlias = Callable[[str, AgentRecord | None], None]
-"""Hears of each change in order: the id and the record, None when it is gone."""
+Observer: TypeAlias = Callable[[str, AgentRecord | None, AgentRecord | None], None]
+"""Hears of each change in order: the id, the record before (None: there was none) and after (None: it is gone)."""
 
 Report: TypeAlias = Callable[[str, str], None]
 """Takes a code and a text to the diagnostics."""
@@ -138,15 +138,18 @@ class RecordBook:
 
     # changing
 
-    async def insert(self, record: AgentRecord) -> AgentRecord:
-        """Write the record of a new agent; `updated_at` is set here. Cancelled: it was written, or was not.
+    async def insert(self, record: AgentRecord, *, at: int | None = None) -> AgentRecord:
+        """Write the record of a new agent. Cancelled: it was written, or was not.
+
+        Args:
+            at: its `updated_at`; by default now.
 
         Raises:
             AgentExists: there is one of that id.
         """
         page = self._page(record.id)
         async with page.lock:
-            new = msgspec.structs.replace(record, updated_at=self.now())
+            new = msgspec.structs.replace(record, updated_at=self.now() if at is None else at)
             try:
                 with anyio.CancelScope(shield=True):
                     revision = await self._table().put(record.id, encode(new), expect=0)
@@ -184,10 +187,10 @@ class RecordBook:
 
         page.pending.append(stamped)
         page.stored = page.stored or first
-        page.shown = _later(begin, change, stamp)
+        before, page.shown = page.shown, _later(begin, change, stamp)
         self._dirty[agent_id] = None
         self._news.set()
-        self._tell(agent_id, page.shown)
+        self._tell(agent_id, before, page.shown)
         return page.shown
 
     async def change(self, agent_id: str, change: Change) -> AgentRecord:
@@ -301,8 +304,8 @@ class RecordBook:
         for staged in page.pending:
             shown = staged(shown)
         if shown != page.shown:
-            page.shown = shown
-            self._tell(row.key, shown)
+            before, page.shown = page.shown, shown
+            self._tell(row.key, before, shown)
 
     def _settle(self, page: _Page, agent_id: str, count: int) -> None:
         del page.pending[:count]
@@ -329,13 +332,14 @@ class RecordBook:
         self._dirty.pop(agent_id, None)
         page = self._pages.pop(agent_id, None)
         if page is not None and page.shown is not None:
+            before = page.shown
             page.row, page.stored, page.shown = None, None, None
-            self._tell(agent_id, None)
+            self._tell(agent_id, before, None)
 
-    def _tell(self, agent_id: str, record: AgentRecord | None) -> None:
+    def _tell(self, agent_id: str, before: AgentRecord | None, record: AgentRecord | None) -> None:
         for observer in list(self._observers):
             try:
-                observer(agent_id, record)
+                observer(agent_id, before, record)
             except Exception as error:  # noqa: BLE001 - whoever looks on must not harm the record or the others
                 self._report("record_observer_failed", f"{type(error).__name__}: {error}")
 

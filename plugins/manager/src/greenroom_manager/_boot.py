@@ -1,0 +1,71 @@
+"""What is put right when a host starts: nothing runs after a crash, and every stored session has a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from greenroom.agents import AgentExists, AgentNotFound, AgentRecord
+from greenroom.errors import GreenroomError
+from greenroom.sessions import SessionEntry
+
+from ._facts import changed, stored_record
+
+if TYPE_CHECKING:
+    from ._context import Context
+
+
+def owned_elsewhere(context: Context, entry: SessionEntry | None) -> bool:
+    """Whether another process that is alive drives the session."""
+    if entry is None or entry.owner is None or not entry.owner.alive:
+        return False
+    return context.host.sessions.get(entry.id) is None
+
+
+async def entries_of(context: Context) -> Mapping[str, SessionEntry]:
+    """What the store lists, by id."""
+    return {entry.id: entry for entry in await context.host.sessions.store.list()}
+
+
+async def reconcile(context: Context) -> None:
+    """Close the records of agents that nobody drives. What fails with one is reported and stops nothing."""
+    entries = await entries_of(context)
+    for record in await context.book.list():
+        if record.state != "closed" and _nobody_drives(context, record, entries.get(record.id)):
+            await _close(context, record.id)
+    for agent_id, why in context.book.unreadable.items():
+        context.report("record_unreadable", why, agent_id=agent_id)
+    await complete(context, entries)
+
+
+async def complete(context: Context, entries: Mapping[str, SessionEntry]) -> None:
+    """Give a record to each stored session that has none: it was made before there were records, or without them."""
+    for entry in entries.values():
+        known = context.book.get(entry.id) is not None or entry.id in context.book.unreadable
+        if known or entry.error is not None or owned_elsewhere(context, entry) or context.live(entry.id) is not None:
+            continue
+        try:
+            record = await stored_record(context.host.sessions.store, entry)
+            if record is not None:
+                await context.book.insert(record, at=record.updated_at)
+        except AgentExists:
+            continue  # another process was quicker
+        except GreenroomError as error:
+            context.report("session_without_record", str(error), agent_id=entry.id)
+
+
+def _nobody_drives(context: Context, record: AgentRecord, entry: SessionEntry | None) -> bool:
+    return context.live(record.id) is None and not owned_elsewhere(context, entry)
+
+
+async def _close(context: Context, agent_id: str) -> None:
+    def closed(record: AgentRecord) -> AgentRecord:
+        live = context.live(record.id) is not None  # it was resumed meanwhile
+        return record if live else changed(record, state="closed")
+
+    try:
+        await context.book.change(agent_id, closed)
+    except AgentNotFound:
+        return
+    except GreenroomError as error:
+        context.report("record_not_written", str(error), agent_id=agent_id)
