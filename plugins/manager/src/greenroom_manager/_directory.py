@@ -83,7 +83,8 @@ class Directory:
         for agent in self._context.host.agents.list():
             await self.watch.adopt(agent)
         await reconcile(self._context)
-        await self._ways.boot()
+        if self._ways is not None:
+            await self._ways.boot()
 
     # reading
 
