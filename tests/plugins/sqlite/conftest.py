@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -97,3 +99,37 @@ def start(zygote, path, tmp_path):
     yield start
     for job in running:
         job.close()
+
+
+_OVERRIDES = 0b1110
+"""CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH and CAP_FOWNER (linux/capability.h): what lets root ignore permissions."""
+
+
+def _obey_permissions(*, obey: bool) -> None:
+    """Whether this thread, and those that it starts, is refused what anybody would be."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this thread
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: the low words first
+    assert libc.capget(header, sets) == 0
+    sets[0] = sets[0] & ~_OVERRIDES if obey else sets[0] | (sets[1] & _OVERRIDES)
+    assert libc.capset(header, sets) == 0
+
+
+@pytest.fixture
+def read_only():
+    """Give what makes a folder with everything in it read-only for a while, also for root."""
+
+    @contextmanager
+    def frozen(folder: Path, *, files: int = 0o400) -> Iterator[None]:
+        modes = {each: each.stat().st_mode for each in [*folder.rglob("*"), folder]}
+        for each in modes:
+            each.chmod(0o500 if each.is_dir() else files)
+        yield
+        for each, mode in reversed(modes.items()):
+            each.chmod(mode)
+
+    _obey_permissions(obey=True)  # before the test has threads
+    yield frozen
+    _obey_permissions(obey=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from greenroom.errors import GreenroomError
 from greenroom.sessions import SessionDamaged, StoreStalled
 
 from ._holders import holders
-from ._schema import DATABASE_ERRORS, PAGE_SIZE, REPAIR_HINT, connect, exists
+from ._schema import DATABASE_ERRORS, PAGE_SIZE, REPAIR_HINT, Frozen, connect, exists
 
 T = TypeVar("T")
 
@@ -24,6 +25,7 @@ STORE_ERRORS = (*DATABASE_ERRORS, sqlite3.Error, OSError)
 """What the database or its disk may raise; `translate` says what it means."""
 
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_FORBIDDEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -45,6 +47,13 @@ def is_damage(error: BaseException) -> bool:
     )
 
 
+def is_forbidden(error: BaseException) -> bool:
+    """Whether the file or its folder may not be read or written."""
+    if isinstance(error, sqlite3.Error):
+        return code_of(error) in _FORBIDDEN
+    return isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
 class StoreFile:
     """The path of a store, and which file was found there first."""
 
@@ -58,9 +67,12 @@ class StoreFile:
 
     def exists(self) -> bool:
         """Whether it has to be asked: it is there, or it was and must not be missing. Raises StoreStalled."""
-        if self._identity is not None:
-            self.check()
-        return exists(self.path)
+        try:
+            if self._identity is not None:
+                self.check()
+            return exists(self.path)
+        except OSError as error:
+            raise self.translate(error) from error
 
     def check(self) -> None:
         """Raise StoreStalled if the file that was opened is not at its path any more: writes would go nowhere."""
@@ -107,7 +119,7 @@ class StoreFile:
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         with self._lock:
-            if not self._closed:
+            if not self._closed and not isinstance(connection, Frozen):
                 self._idle.append(connection)
                 return
         connection.close()
@@ -145,6 +157,11 @@ class StoreFile:
             )
         if is_damage(error):
             return SessionDamaged(f"the store {self.path} is damaged: {error}", hint=REPAIR_HINT)
+        if is_forbidden(error):
+            return StoreStalled(
+                f"the store {self.path} may not be used like this: {error}",
+                hint=f"correct the permissions of {self.path.parent}; what is queued is kept until then",
+            )
         return StoreStalled(
             f"the store {self.path} cannot be used: {error}",
             hint="what is queued is kept and tried again with the next event or flush",

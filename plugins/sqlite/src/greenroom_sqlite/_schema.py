@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 from greenroom.errors import GreenroomError
@@ -90,11 +91,19 @@ def exists(path: Path) -> bool:
         return False
 
 
+C = TypeVar("C", bound=sqlite3.Connection)
+
+
+class Frozen(sqlite3.Connection):
+    """A connection to a file that nobody can change now: it takes no locks and would not see a change."""
+
+
 def connect(path: Path, *, create: bool = False, page_size: int = PAGE_SIZE) -> sqlite3.Connection:
     """Open the store's file, creating it for its owner only if it may be created and is not there.
 
-    Raises UnreadableSession for a file that is no store or one of another version, SessionDamaged for one
-    that SQLite cannot read, GreenroomError for a place that is not safe, OSError, sqlite3.Error.
+    Where nothing may be written and nobody has the file open, the connection is `Frozen`. Raises UnreadableSession
+    for a file that is no store or one of another version, SessionDamaged for one that SQLite cannot read,
+    GreenroomError for a place that is not safe, OSError, sqlite3.Error.
     """
     check_place(path)
     fresh = create and not exists(path)
@@ -103,15 +112,9 @@ def connect(path: Path, *, create: bool = False, page_size: int = PAGE_SIZE) -> 
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY))
         sync_folder(path.parent)
     elif path.stat().st_mode & 0o077:
-        path.chmod(OWNER_ONLY)
-    connection = sqlite3.connect(
-        f"file:{quote(str(path))}?mode=rw",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-        timeout=BUSY_SECONDS,
-    )
-    connection.text_factory = _text
+        with nullcontext() if create else suppress(OSError):  # whoever only reads may have no right to
+            path.chmod(OWNER_ONLY)
+    connection = _connection(path, "mode=rw", sqlite3.Connection)
     try:
         if fresh or _is_blank(connection, path):
             _create(connection, page_size)
@@ -120,6 +123,48 @@ def connect(path: Path, *, create: bool = False, page_size: int = PAGE_SIZE) -> 
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         for pragma in ("synchronous = NORMAL", "secure_delete = ON", "cell_size_check = ON"):
             connection.execute(f"PRAGMA {pragma}")
+    except BaseException as error:  # whatever it was, nobody else would close it; re-raised
+        connection.close()
+        if create or not _is_read_only(error, path):
+            raise
+        return _freeze(path)
+    return connection
+
+
+def _connection(path: Path, how: str, kind: type[C]) -> C:
+    connection = sqlite3.connect(
+        f"file:{quote(str(path))}?{how}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_SECONDS,
+        factory=kind,
+    )
+    connection.text_factory = _text
+    return connection
+
+
+def _is_read_only(error: BaseException, path: Path) -> bool:
+    """Whether it failed because the index of the write-ahead log cannot be made; with one, SQLite reads anywhere."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN) and not Path(f"{path}-shm").exists()
+
+
+def _freeze(path: Path) -> Frozen:
+    """Open a file that nobody has open, as it is. Raises GreenroomError if a log stands beside it, which is not read.
+
+    sqlite.org/wal.html#read_only_databases and sqlite.org/uri.html#uriimmutable.
+    """
+    log = Path(f"{path}-wal")
+    if exists(log):
+        raise GreenroomError(
+            f"the store {path} cannot be read where nothing may be written: {log.name} holds changes of it",
+            hint=f"copy {path.parent} to a place where you may write, and read the store there",
+        )
+    connection = _connection(path, "immutable=1", Frozen)
+    try:
+        _check(connection, path)
+        connection.execute("PRAGMA cell_size_check = ON")
     except BaseException:  # whatever it was, nobody else would close it; re-raised
         connection.close()
         raise
