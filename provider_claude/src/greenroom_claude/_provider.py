@@ -126,7 +126,9 @@ class ClaudeProvider(Provider):
     async def list_native(self, *, cwd: Path | None, limit: int) -> Sequence[NativeSession]:
         """See `Provider.list_native`; reads both ends of each file and changes none."""
         config, place = config_dir(self._env({})), str(cwd) if cwd is not None else None
-        found = await anyio.to_thread.run_sync(lambda: list_sessions(config, cwd=place, limit=limit))
+        found = await anyio.to_thread.run_sync(
+            lambda: list_sessions(config, cwd=place, limit=limit), abandon_on_cancel=True
+        )
         return [_native(session, Path(session.cwd)) for session in found if session.cwd is not None]
 
     async def native(self, handle: Handle) -> NativeSession | None:
