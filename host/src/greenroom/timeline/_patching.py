@@ -36,7 +36,9 @@ def merge_detail(known: JsonValue, later: JsonValue) -> JsonValue:
         return later if known is None or isinstance(later, dict) else known
     if known.get("type") != later.get("type"):
         return known if later.get("type") == "unknown" else later
-    return {**known, **{name: value for name, value in later.items() if value is not None}}
+    if None in later.values():
+        later = {name: value for name, value in later.items() if value is not None}
+    return {**known, **later}
 
 
 def _merge_child(child: JsonObject, change: JsonObject) -> JsonObject:

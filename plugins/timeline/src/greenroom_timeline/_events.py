@@ -9,7 +9,14 @@ import msgspec
 from msgspec import Raw
 
 from greenroom.sessions import Event, Vocabulary, event_key
-from greenroom.sessions.vocabulary import CORE_DECODERS, JsonObject, JsonValue, ToolSettled, UserAcknowledged
+from greenroom.sessions.vocabulary import (
+    CORE_DECODERS,
+    CORE_TYPES,
+    JsonObject,
+    JsonValue,
+    ToolSettled,
+    UserAcknowledged,
+)
 from greenroom.timeline import Row
 
 Part: TypeAlias = Literal["row", "patch", "reset"]
@@ -40,6 +47,9 @@ class _End(msgspec.Struct):
 
 
 _end: Final = msgspec.json.Decoder(_End).decode
+_CORE: Final[Mapping[str, Part | None]] = {
+    kind.name: kind.timeline for kind in CORE_TYPES if kind.timeline != "row-on-failure"
+}
 
 
 class Roles:
@@ -48,20 +58,19 @@ class Roles:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._entries = vocabulary.entries
 
+    def may_show(self, type_name: str) -> bool:
+        """Whether events of a type are rows; of `turn/end` only some are."""
+        entry = self._entries.get(type_name)
+        return type_name == "turn/end" or (entry is not None and entry.kind.timeline == "row")
+
     def part(self, event: Event) -> Part | None:
         """The event's part, None for one that is not shown: also a turn that ended well."""
         kind = event.type
-        entry = self._entries.get(kind)
-        if entry is None:
-            return None
-        role = entry.kind.timeline
-        if role == "row" or role is None:
-            return role
-        if role == "row-on-failure":
-            return "row" if kind == "turn/end" and _failed(event.raw) else None
-        if role == "patch" and kind not in PATCH_TYPES:
-            return None  # a plugin's patch says nothing about which row it is for
-        return role
+        if kind in _CORE:
+            return _CORE[kind]
+        if kind == "turn/end":
+            return "row" if _failed(event.raw) else None
+        return "row" if self.may_show(kind) else None  # a plugin's patch would not say which row it is for
 
 
 def _failed(end: bytes) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -15,8 +14,7 @@ from greenroom.timeline import MAX_CHILD_ITEMS, Patch, Row, apply_patch
 from ._events import child_patch, keyed_patch, raw
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(msgspec.Struct, frozen=True, gc=False):
     """A patch whose row is not looked up yet."""
 
     seq: int

@@ -48,7 +48,7 @@ class Tail:
         if event.type in BORDERS:
             self._projector.border()
         elif part == "row":
-            entry = self._projector.row(event)
+            entry = self._projector.taker(event.type)(event)
             if event.type in PATCHABLE:
                 self._by_row[event.seq] = entry
 
