@@ -181,6 +181,7 @@ class ScriptedProvider(Provider):
     Attributes:
         starting, interrupting, steering, responding, opening, closing: async functions, the session first.
         sessions: all that were opened, `session` the last one.
+        archiving, restoring: async functions, the native id first; what they were asked for: `archived`, `restored`.
         reply: what a turn says.
         session_type: what `open` makes.
         reveals: whether a session tells its native id when its first turn begins.
@@ -215,6 +216,10 @@ class ScriptedProvider(Provider):
         self.responding: Callable[[ScriptedSession, str, PermissionResponse], Awaitable[str | None]] = _take
         self.opening: Callable[[ScriptedSession], Awaitable[None]] = _nothing
         self.closing: Callable[[ScriptedSession], Awaitable[None]] = _nothing
+        self.archiving: Callable[[str], Awaitable[None]] = _agree
+        self.restoring: Callable[[str], Awaitable[None]] = _agree
+        self.archived: list[str] = []
+        self.restored: list[str] = []
 
     @property
     def session(self) -> ScriptedSession:
@@ -248,6 +253,16 @@ class ScriptedProvider(Provider):
         await self.opening(session)
         self.sessions.append(session)
         return session
+
+    async def archive_native(self, handle: Handle) -> None:
+        """See `Provider.archive_native`; what happens is `archiving`."""
+        self.archived.append(handle.native_id)
+        await self.archiving(handle.native_id)
+
+    async def unarchive_native(self, handle: Handle) -> None:
+        """See `Provider.unarchive_native`; what happens is `restoring`."""
+        self.restored.append(handle.native_id)
+        await self.restoring(handle.native_id)
 
 
 class ScriptedPlugin:
@@ -320,3 +335,7 @@ async def _take(_session: ScriptedSession, _request_id: str, _response: Permissi
 
 async def _nothing(_session: ScriptedSession) -> None:
     """Open, or close, without any trouble."""
+
+
+async def _agree(_native_id: str) -> None:
+    """Archive, or restore, without any trouble."""
