@@ -7,7 +7,7 @@ import pytest
 import greenroom_driver
 from greenroom import Host, load_settings
 from greenroom.agents import AgentDirectory
-from greenroom.providers import Model, RuntimeInfo
+from greenroom.providers import RuntimeInfo
 from greenroom_manager import ManagerPlugin
 from greenroom_testing import ScriptedPlugin, ScriptedProvider
 

@@ -2,9 +2,182 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
 import click
+
+from greenroom.cli import CliState, confirm
+
+T = TypeVar("T")
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_agent = click.argument("agent", metavar="ID|last")
 
 
 @click.group()
 def agents() -> None:
-    """List agents, end them, bring them back, look into them."""
+    """List agents, end them, bring them back, look into them.
+
+    ID is an agent's id, the beginning of one, `last`, or the id of its provider's conversation. What another
+    greenroom drives is done there; what nobody drives is done here, on what is stored.
+    """
+
+
+@agents.command("list", epilog="Example: greenroom agents list --all --json")
+@click.option("--all", "-a", "archived", is_flag=True, help="Archived ones too.")
+@click.option("--internal", is_flag=True, help="Those that agents and plugins made for themselves, too.")
+@_json
+@click.pass_obj
+def list_(state: CliState, *, archived: bool, internal: bool, as_json: bool) -> None:
+    """List the agents, the latest changed first."""
+    from ._show import list_agents
+
+    _run(list_agents, state, archived, internal, as_json)
+
+
+@agents.command(epilog="Example: greenroom agents show last")
+@_agent
+@_json
+@click.pass_obj
+def show(state: CliState, *, agent: str, as_json: bool) -> None:
+    """Show everything that is known of one agent."""
+    from ._show import show_agent
+
+    _run(show_agent, state, agent, as_json)
+
+
+@agents.command(epilog="Example: greenroom agents archive 4be1a9c")
+@_agent
+@_json
+@click.pass_obj
+def archive(state: CliState, *, agent: str, as_json: bool) -> None:
+    """Put an agent and those that work for it away: they are ended and no longer listed; nothing is lost."""
+    from ._verbs import cascade
+
+    _run(cascade, state, agent, "archive", as_json)
+
+
+@agents.command(epilog="Example: greenroom agents unarchive 4be1a9c")
+@_agent
+@_json
+@click.pass_obj
+def unarchive(state: CliState, *, agent: str, as_json: bool) -> None:
+    """Bring an archived agent back."""
+    from ._verbs import change
+
+    _run(change, state, agent, "unarchive", as_json)
+
+
+@agents.command(epilog="Example: greenroom agents detach 4be1a9c")
+@_agent
+@_json
+@click.pass_obj
+def detach(state: CliState, *, agent: str, as_json: bool) -> None:
+    """Let an agent stay when the one it works for is archived or deleted."""
+    from ._verbs import change
+
+    _run(change, state, agent, "detach", as_json)
+
+
+@agents.command(epilog="Example: greenroom agents delete 4be1a9c --yes")
+@_agent
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@_json
+@click.pass_obj
+def delete(state: CliState, *, agent: str, yes: bool, as_json: bool) -> None:
+    """Remove an agent and those that work for it, with their sessions. This cannot be undone."""
+    from ._verbs import cascade
+
+    if not yes and not confirm(f"Delete agent {agent} and its session?", instead=f"greenroom agents delete {agent} -y"):
+        sys.exit(1)
+    _run(cascade, state, agent, "delete", as_json)
+
+
+@agents.command("import", epilog="Example: greenroom agents import claude 0b6c1d1e-…")
+@click.argument("provider", required=False)
+@click.argument("native_id", metavar="[NATIVE-ID]", required=False)
+@click.option("--cwd", type=click.Path(file_okay=False, path_type=Path), help="Only those that worked there.")
+@click.option("--query", "-q", metavar="TEXT", help="List only those whose title or first prompt has it.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="List at most so many.")
+@_json
+@click.pass_obj
+def import_(
+    state: CliState,
+    *,
+    provider: str | None,
+    native_id: str | None,
+    cwd: Path | None,
+    query: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Take over a conversation that was started without greenroom, or list those that there are.
+
+    Without NATIVE-ID they are listed, of all providers or of PROVIDER.
+    """
+    from ._past import import_one, list_importable
+
+    absolute = cwd.resolve() if cwd is not None else None
+    if provider is not None and native_id is not None:
+        _run(import_one, state, provider, native_id, absolute, as_json)
+    else:
+        _run(list_importable, state, provider, absolute, query, limit, as_json)
+
+
+@agents.command(epilog="Example: greenroom agents reload last --rehydrate")
+@_agent
+@click.option("--rehydrate", is_flag=True, help="Show the provider's own history instead of what was logged.")
+@_json
+@click.pass_obj
+def reload(state: CliState, *, agent: str, rehydrate: bool, as_json: bool) -> None:
+    """Close an agent's provider session and open it again on the same conversation."""
+    from ._verbs import reload_agent
+
+    _run(reload_agent, state, agent, rehydrate, as_json)
+
+
+@agents.command(epilog="Example: greenroom agents rewind last 9d4c…   (ids: greenroom log last --json)")
+@_agent
+@click.argument("message_id", metavar="MESSAGE-ID")
+@_json
+@click.pass_obj
+def rewind(state: CliState, *, agent: str, message_id: str, as_json: bool) -> None:
+    """Cut the conversation in front of one of your messages, here and in the provider."""
+    from ._past import rewind_agent
+
+    _run(rewind_agent, state, agent, message_id, as_json)
+
+
+@agents.command(epilog="Example: greenroom agents read last")
+@_agent
+@_json
+@click.pass_obj
+def read(state: CliState, *, agent: str, as_json: bool) -> None:
+    """Say that you have seen what an agent did."""
+    from ._verbs import change
+
+    _run(change, state, agent, "read", as_json)
+
+
+@agents.command(epilog="Example: greenroom agents unread last")
+@_agent
+@_json
+@click.pass_obj
+def unread(state: CliState, *, agent: str, as_json: bool) -> None:
+    """Mark an agent, so that somebody looks at it again."""
+    from ._verbs import change
+
+    _run(change, state, agent, "unread", as_json)
+
+
+def _run(command: Callable[..., Awaitable[int]], *arguments: object) -> None:
+    """Run a command on its own loop; it returns the exit status."""
+    import anyio
+
+    try:
+        sys.exit(anyio.run(command, *arguments))
+    except KeyboardInterrupt:
+        sys.exit(130)
