@@ -47,6 +47,11 @@ class ManagerPlugin:
         self._directories[agent.scope.host].watch.look(agent)
 
     @hookimpl
+    def agent_error(self, agent: Agent) -> None:
+        """See whether it shows what went wrong: a reload that fails opens no turn."""
+        self._directories[agent.scope.host].watch.look(agent)
+
+    @hookimpl
     def agent_disposed(self, agent: Agent) -> None:
         """Keep what was last known of it."""
         self._directories[agent.scope.host].watch.disposed(agent)
