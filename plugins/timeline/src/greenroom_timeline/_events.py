@@ -21,7 +21,9 @@ from greenroom.timeline import Row
 
 Part: TypeAlias = Literal["row", "patch", "reset"]
 
-PATCHABLE: Final = frozenset({"user/message", "context/message", "steering/message", "tool/call"})
+MESSAGES: Final = frozenset({"user/message", "context/message", "steering/message"})
+CALLS: Final = frozenset({"tool/call"})
+PATCHABLE: Final = MESSAGES | CALLS
 """Rows that a later event may say more about; their key names them in the patch."""
 FACTS: Final = (
     "session/recast",

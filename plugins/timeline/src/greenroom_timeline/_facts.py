@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -11,7 +12,7 @@ from greenroom.sessions import Event
 from greenroom.sessions.vocabulary import JsonObject
 from greenroom.timeline import MAX_CHILD_ITEMS, Patch, Row, apply_patch
 
-from ._events import child_patch, keyed_patch, raw
+from ._events import CALLS, MESSAGES, PATCHABLE, child_patch, keyed_patch, raw
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
@@ -49,14 +50,15 @@ class Facts:
     """The patches of a line, in the order of the log. Items of sub-agents are kept up to a number for each.
 
     A recast hides rows, not facts: what was said about a row that is still shown stays true.
+
+    Attributes:
+        types: of the rows that anything may be said about.
     """
 
     def __init__(self) -> None:
         self._by_key: dict[str, tuple[Event, ...]] = {}  # there may be a hundred thousand: as they are, and read anew
         self._children: dict[str, _Child] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_key)
+        self.types: AbstractSet[str] = frozenset()
 
     def __contains__(self, key: str | None) -> bool:
         """Whether anything is said about a row of that key."""
@@ -83,6 +85,8 @@ class Facts:
             self._note(event, fact, live=live)
         if fact is not None and event.type != "subagent/item":
             self._by_key[fact.key] = (*self._by_key.get(fact.key, ()), event)
+            if len(self.types) < len(PATCHABLE):
+                self.types |= CALLS if fact.key.startswith("call ") else MESSAGES
         return fact
 
     def _note(self, event: Event, fact: Fact | None, *, live: bool) -> None:

@@ -234,18 +234,12 @@ class Feed:
 
     async def show(self, events: Sequence[Event]) -> list[Row]:
         """Events that are rows, with patches applied."""
-        if not self.line.facts:
-            return [row_of(event) for event in events]
-        rows: list[Row] = []
-        for event in events:
-            row = row_of(event)
-            facts = await self.about(event) if event.type in PATCHABLE and self.spoken_of(event) else ()
-            rows.append(patched(row, facts) if facts else row)
+        rows = [row_of(event) for event in events]
+        spoken = self.line.facts.types
+        for index, event in enumerate(events) if spoken else ():
+            if event.type in spoken and (facts := await self.about(event)):
+                rows[index] = patched(rows[index], facts)
         return rows
-
-    def spoken_of(self, event: Event) -> bool:
-        """Whether anything may be said about a row."""
-        return row_key(event.type, event.raw) in self.line.facts
 
     async def about(self, event: Event) -> Sequence[Fact]:
         """What is said about a row."""

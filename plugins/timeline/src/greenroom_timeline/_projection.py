@@ -13,7 +13,7 @@ from greenroom.sessions import Event
 from greenroom.sessions.vocabulary import JsonObject, JsonValue
 from greenroom.timeline import Entry, apply_patch, merge_detail
 
-from ._events import BORDERS, PATCH_TYPES, PATCHABLE, Roles, row_key
+from ._events import BORDERS, MESSAGES, PATCH_TYPES, PATCHABLE, Roles, row_key
 from ._facts import Fact, Facts
 from ._line import Ranges
 
@@ -271,7 +271,7 @@ def _patches(log: Iterable[Event], kinds: AbstractSet[str], ranges: Ranges) -> P
     """What a log says about its rows in events of those types."""
     if not kinds:
         return {}
-    calls = kinds != {"user/acknowledged"}
+    spoken = MESSAGES if kinds == {"user/acknowledged"} else PATCHABLE
     facts, targets = Facts(), dict[str, int]()
     patches: dict[int, list[Fact]] = {}
     for event in log:
@@ -280,6 +280,6 @@ def _patches(log: Iterable[Event], kinds: AbstractSet[str], ranges: Ranges) -> P
             row = targets.get(fact.key) if fact is not None else None
             if fact is not None and row is not None and ranges.shows(row):
                 patches.setdefault(row, []).append(fact)
-        elif event.type in PATCHABLE and (calls or event.type != "tool/call"):
+        elif event.type in spoken:
             targets[str(row_key(event.type, event.raw))] = event.seq
     return patches

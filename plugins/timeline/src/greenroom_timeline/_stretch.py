@@ -10,7 +10,7 @@ from typing import Final
 from greenroom.sessions import Event
 
 from ._choice import first_entries, last_entries
-from ._events import BORDERS, PATCHABLE
+from ._events import BORDERS
 from ._facts import Fact
 from ._feed import Feed
 from ._projection import Single, fold
@@ -106,9 +106,8 @@ async def events_between(feed: Feed, low: int, high: int) -> list[Event]:
 
 async def _patches(feed: Feed, events: Sequence[Event]) -> dict[int, Sequence[Fact]]:
     """What is said about the rows among the events."""
-    if not feed.line.facts:
-        return {}
-    said = {event.seq: await feed.about(event) for event in events if event.type in PATCHABLE and feed.spoken_of(event)}
+    spoken = feed.line.facts.types
+    said = {event.seq: await feed.about(event) for event in events if event.type in spoken}
     return {seq: facts for seq, facts in said.items() if facts}
 
 
