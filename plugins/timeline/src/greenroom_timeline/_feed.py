@@ -84,10 +84,20 @@ class Feed:
             self._wake = anyio.Event()
         await self._wake.wait()
 
+    @property
+    def current(self) -> bool:
+        """Whether there is nothing to take in; what is only stored may always have grown."""
+        return not self._inbox and self._steady
+
+    @property
+    def _steady(self) -> bool:
+        """Whether events come by themselves, and nobody is reading what they need."""
+        reading = self._lock is not None and self._lock.locked()
+        return not self._behind and self.source.session is not None and not reading
+
     async def sync(self) -> None:
         """Take in everything that was appended. Raises what the store raises; the next call tries again."""
-        live = self.source.session is not None
-        if live and not self._behind and not (self._lock is not None and self._lock.locked()) and self._drain():
+        if self._steady and self._drain():
             return
         if self._lock is None:
             self._lock = anyio.Lock()

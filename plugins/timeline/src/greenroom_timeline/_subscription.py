@@ -37,7 +37,8 @@ class Subscription:
         while not feed.closed:
             if self._asks or self._cursor is None:
                 return Snapshot(await self._page())
-            await feed.sync()
+            if not feed.current:
+                await feed.sync()
             update = self._step(feed.line, self._cursor)
             if update is not None:
                 return update
