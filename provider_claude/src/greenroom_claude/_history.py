@@ -134,6 +134,7 @@ class _Reader:
         self.error: str | None = None
         self.extra = 0
         self.notified: set[str | None] = set()
+        self.blocks: dict[str | None, int] = {}
 
     def open(self, ident: str | None) -> Iterator[Frame]:
         """End the turn that runs and begin another."""
@@ -191,7 +192,12 @@ class _Reader:
         yield from self.inside()
         failed = row.get("isApiErrorMessage") is True
         self.error = (text or "the request failed") if failed else None
-        frame: Frame = {"type": "assistant", "message": message, "uuid": text_at(row, "uuid")}
+        ident, blocks = text_at(message, "id"), len(list(content_blocks(message)))
+        index = int_at(row, "apiBlockIndex")
+        index = self.blocks.get(ident, 0) if index is None else index
+        self.blocks[ident] = index + blocks
+        place = {"uuid": text_at(row, "uuid"), "block_index": index}  # a message's texts are named by it
+        frame: Frame = {"type": "assistant", "message": message, **place}
         yield frame | {"is_api_error_message": failed, "error": text_at(row, "error") if failed else None}
         for block in content_blocks(message):
             if text_at(block, "type") in TOOL_BLOCKS:

@@ -185,12 +185,15 @@ def assistant(state: State, frame: Frame) -> list[ProviderEvent]:
     if state.turn is None and known is not None:
         return []  # a copy of an answer whose turn is over
     message, events = _message(state, ident)
-    for block in content_blocks(body):
-        events += _whole(state, message, block, aborted=frame.get("aborted") is True)
+    first = int_at(frame, "block_index")
+    for place, block in enumerate(content_blocks(body)):
+        index = first + place if first is not None else max(message.blocks, default=-1) + 1
+        events += _whole(state, message, block, index, aborted=frame.get("aborted") is True)
     return events
 
 
-def _whole(state: State, message: Message, content: JsonObject, *, aborted: bool) -> list[ProviderEvent]:
+def _whole(state: State, message: Message, content: JsonObject, index: int, *, aborted: bool) -> list[ProviderEvent]:
+    """A finished block, which has this index unless it was streamed."""
     kind = text_at(content, "type") or ""
     if is_result(content):
         from ._user import tool_result
@@ -207,7 +210,6 @@ def _whole(state: State, message: Message, content: JsonObject, *, aborted: bool
     if block is None:
         if any(b.kind == kind and b.parts == [text] for b in message.blocks.values()) or not text:
             return []
-        index = max(message.blocks, default=-1) + 1
         block = message.blocks[index] = Block(kind, message.block_id(index))
     streamed = "".join(block.parts)
     block.whole, block.parts = True, [text]

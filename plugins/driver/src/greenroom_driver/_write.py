@@ -149,7 +149,7 @@ class Writer:
         """Whether the provider repeats a message of ours, by its id or, where it has none, by the words."""
         if echo.client_message_id is not None:
             return echo.client_message_id in self.prompts or echo.client_message_id in self._acknowledged
-        return echo.text in self.prompts.values()
+        return echo.provider_message_id.strip() in self._acknowledged or echo.text in self.prompts.values()
 
     def event(self, event: p.ProviderEvent, owner: str | None = None, following: object = None) -> None:
         """Log an event where it belongs.
@@ -298,7 +298,9 @@ class Writer:
     def _acknowledge(self, event: p.UserEcho) -> None:
         mine = event.client_message_id
         if mine is None:
-            mine = next(id_ for id_, text in self.prompts.items() if text == event.text)
+            mine = next((id_ for id_, text in self.prompts.items() if text == event.text), None)
+        if mine is None:
+            return  # it was typed elsewhere, and is told again
         self.prompts.pop(mine, None)
         given = event.provider_message_id.strip()
         if mine not in self._acknowledged and given:
