@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from greenroom._host import Host
     from greenroom._scope import Scope
     from greenroom._staging import Owner
-    from greenroom.agents import Agent, AgentFactory
+    from greenroom.agents import Agent, AgentFactory, Notification
     from greenroom.providers import PermissionRequest, ProviderSpec, ToolDetail
     from greenroom.sessions import EndReason, Event, EventType, Invariant, Message, Session, SessionStore, TriggerKind
 
@@ -155,6 +155,7 @@ class Hooks:
     agent_session_start: instant.Observe[[Agent, str], None]
     agent_disposed: instant.Observe[[Agent], None]
     agent_status: instant.Observe[[Agent, str], None]
+    attention: instant.Observe[[Agent, str, Notification], None]
     agent_error: instant.Observe[[Agent, BaseException, int | None, int | None], None]
     agent_inbox_inserted: instant.Observe[[Agent, Message], None]
     agent_inbox_claimed: instant.Observe[[Agent, Message, int | None], None]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from greenroom._decision import Block, Decision
     from greenroom._host import Host
     from greenroom._scope import Scope
-    from greenroom.agents import Agent, AgentFactory
+    from greenroom.agents import Agent, AgentFactory, Notification
     from greenroom.providers import PermissionRequest, ProviderSpec, ToolDetail
     from greenroom.sessions import EndReason, Event, EventType, Invariant, Message, Session, SessionStore, TriggerKind
 
@@ -308,6 +308,24 @@ def agent_disposed(agent: Agent) -> None:
 @hookspec(Kind.OBSERVE, subject="agent")
 def agent_status(agent: Agent, status: str) -> None:
     """Hear that an agent went `running` or `idle`; the two alternate."""
+
+
+@hookspec(Kind.OBSERVE, subject="agent")
+def attention(agent: Agent, reason: str, notice: Notification) -> None:
+    """Hear that somebody should look at an agent: `finished`, `error` or `permission`.
+
+    Called at the edge: when an agent comes to rest, fails, or asks its first open question; never for internal
+    agents and those that work for another one. `notice` says in words what happened, which client is to show it,
+    and whether to reach the person elsewhere, for those who deliver it.
+
+    Example:
+        ```python
+        @hookimpl
+        async def attention(reason, notice):
+            if notice.push:
+                await send_to_phone(notice.title, notice.body)
+        ```
+    """
 
 
 @hookspec(Kind.OBSERVE, subject="agent")

@@ -58,6 +58,15 @@ from greenroom.agents._interfaces import (
     Pending,
 )
 from greenroom.agents._life import Abort
+from greenroom.agents._offers import (
+    ClientReport,
+    HeadlessPolicy,
+    Notification,
+    Presence,
+    ProviderCatalogue,
+    ProviderEntry,
+    ProviderStatus,
+)
 from greenroom.agents._pipeline import Setup
 from greenroom.agents._processes import end_processes, process_started
 from greenroom.agents._states import (
@@ -101,6 +110,7 @@ __all__ = [
     "Cascade",
     "Cause",
     "Claim",
+    "ClientReport",
     "Closed",
     "ConsumedWork",
     "CreationAborted",
@@ -110,8 +120,10 @@ __all__ = [
     "Entry",
     "FactorySlot",
     "Failed",
+    "HeadlessPolicy",
     "HistorySeeds",
     "HostClient",
+    "HostGone",
     "Hydrated",
     "Importable",
     "Inbox",
@@ -121,10 +133,14 @@ __all__ = [
     "InjectPolicy",
     "NoFactory",
     "NoInitiator",
+    "Notification",
     "Otherwise",
     "Pending",
+    "Presence",
     "Prompt",
-    "HostGone",
+    "ProviderCatalogue",
+    "ProviderEntry",
+    "ProviderStatus",
     "Purpose",
     "RemoteHost",
     "Resting",
