@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import os
 import re
@@ -70,6 +71,7 @@ def test_the_hook_reference_lists_exactly_the_hooks_with_their_exact_arguments()
     assert {name: [a for a in arguments.split(", ") if a] for name, arguments in headings} == HOOKS
 
 
+@functools.cache
 def _test_names() -> set[str]:
     trees = [ast.parse(path.read_text()) for path in ROOT.glob("tests/**/test_*.py")]
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
