@@ -95,6 +95,9 @@ class Creating:
         made.append(holdings.keep(handle))
         try:
             await context.book.change(handle.agent.id, partial(_kept, spec=spec, had_setup=setup is not None))
+            with anyio.CancelScope() as waiting:
+                abort.listen(lambda _reason: waiting.cancel())
+                await handle.agent.initialized()
             _check(abort)
         except BaseException:
             with anyio.CancelScope(shield=True):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from greenroom.agents import AgentError
-from greenroom.providers import ProviderSpec
+from greenroom.providers import Availability, ProviderSpec
 
 if TYPE_CHECKING:
     from greenroom import Host
@@ -83,8 +83,15 @@ class HostAdmission:
         known = ", ".join(self.specs) or "none"
         if provider_id not in self.specs:
             raise AgentError(f"there is no provider {provider_id!r}", hint=f"configured: {known}")
-        spec = self.specs[provider_id]
-        state = await spec.load().availability()
+        state = await self._ask(provider_id)
         if not state.ok:
-            raise AgentError(f"the provider {provider_id!r} is not available: {state.problem}", hint=state.hint)
-        return spec
+            usable = [name for name in self.specs if name != provider_id and (await self._ask(name)).ok]
+            text = f"the provider {provider_id!r} is not available: {state.problem}"
+            raise AgentError(text, hint=state.hint or f"available: {', '.join(usable) or 'none'}")
+        return self.specs[provider_id]
+
+    async def _ask(self, provider_id: str) -> Availability:
+        try:
+            return await self.specs[provider_id].load().availability()
+        except Exception as error:  # noqa: BLE001 - a plugin's code; it cannot be used, whatever it raised
+            return Availability(ok=False, problem=f"{type(error).__name__}: {error}")
