@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from greenroom import Host
-from greenroom.agents import Agent, AgentHandle, AgentOptions, AgentSpec, Canceled, Cause, TurnStream, message_of
+from greenroom.agents import Agent, AgentDirectory, AgentOptions, AgentSpec, Canceled, Cause, TurnStream, message_of
 from greenroom.cli import CliState, fail
 from greenroom.errors import GreenroomError
 from greenroom.providers import PermissionRequest
@@ -54,25 +55,35 @@ async def run_prompt(state: CliState, order: Order) -> int:
         GreenroomError: it could not begin.
     """
     async with state.host() as host:
-        handle = await _agent(host, order)
+        agent, end = await _agent(host, order)
         try:
-            return await _Run(handle.agent, order).go()
+            return await _Run(agent, order).go()
         finally:
             with anyio.CancelScope(shield=True):
-                await handle.dispose()
+                await end()
 
 
-async def _agent(host: Host, order: Order) -> AgentHandle:
+async def _agent(host: Host, order: Order) -> tuple[Agent, Callable[[], Awaitable[None]]]:
+    """The agent that does it, and how to end it; kept by the host's keeper of agents, if a plugin is one."""
+    directory = host.service(AgentDirectory)
     if order.session is not None:
         session_id = await newest(host) if order.session == LAST else order.session
         options = AgentOptions(provider=order.provider, model=order.model)
-        return await host.agents.resume(session_id, options, owner=host.scope)
+        if directory is not None:
+            agent = await directory.open(session_id, options)
+            return agent, lambda: directory.close(agent.id)
+        handle = await host.agents.resume(session_id, options, owner=host.scope)
+        return handle.agent, handle.dispose
     provider, told = await choose(host, order.provider)
     if told is not None:
         click.secho(told, fg="yellow", err=True)
     options = AgentOptions(provider=provider, model=order.model)
-    cwd = (order.cwd or Path.cwd()).resolve()
-    return await host.agents.create(AgentSpec(id=order.new, cwd=cwd, options=options), owner=host.scope)
+    spec = AgentSpec(id=order.new, cwd=(order.cwd or Path.cwd()).resolve(), options=options)
+    if directory is not None:
+        agent = await directory.create(spec)
+        return agent, lambda: directory.close(agent.id)
+    handle = await host.agents.create(spec, owner=host.scope)
+    return handle.agent, handle.dispose
 
 
 async def newest(host: Host) -> str:
