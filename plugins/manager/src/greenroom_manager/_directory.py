@@ -39,6 +39,7 @@ from greenroom.agents import (
     Purpose,
     Setup,
 )
+from greenroom.errors import GreenroomError
 from greenroom.providers import PermissionResponse
 from greenroom.sessions import check_id
 from greenroom.sessions.vocabulary import AgentConfig
@@ -78,13 +79,18 @@ class Directory:
     # life of the plugin
 
     async def boot(self) -> None:
-        """Once the host has started: put right what a crash has left, and begin with agents that are live already."""
+        """Once the host has started: put right what a crash has left, and begin with agents that are live already.
+
+        What fails is reported: a damaged store must not keep the host from working on what is whole.
+        """
         await self._context.host.started.wait()
-        for agent in self._context.host.agents.list():
-            await self.watch.adopt(agent)
-        await reconcile(self._context)
-        if self._ways is not None:
+        try:
+            for agent in self._context.host.agents.list():
+                await self.watch.adopt(agent)
+            await reconcile(self._context)
             await self._ways.boot()
+        except GreenroomError as error:
+            self._context.report("boot_incomplete", str(error))
 
     # reading
 
