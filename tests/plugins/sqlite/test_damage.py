@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from greenroom.errors import GreenroomError
 from greenroom.sessions import SessionDamaged, SessionExists, StoreStalled, UnreadableSession
 from greenroom_sqlite import SqliteStore
 from greenroom_sqlite._rebuild import repair_file
+from greenroom_sqlite._swap import alone
 from greenroom_testing import sample_header, sample_log
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
@@ -406,3 +408,10 @@ async def test_a_file_that_is_no_database_is_refused_with_the_way_out(path):
     with pytest.raises(SessionDamaged, match="repair --file"):
         await store.list()
     await store.aclose()
+
+
+async def test_two_repairs_of_one_file_do_not_meet(path):
+    await fill(path)
+    with alone(path, wait=0), pytest.raises(GreenroomError, match="is being repaired"):
+        repair_file(path)
+    assert [(r.kept, r.lost) for r in repair_file(path).sessions] == [(18, 0)]

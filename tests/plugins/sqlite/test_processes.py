@@ -14,6 +14,7 @@ import pytest
 from greenroom.sessions import SessionOwned, SessionRegistry, StoreStalled, Vocabulary
 from greenroom.sessions.vocabulary import Reason, Trigger, TurnEnd, TurnStart
 from greenroom_sqlite import SqliteStore, _writer
+from greenroom_sqlite._rebuild import repair_file
 from greenroom_testing import sample_header, sample_log
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
@@ -200,3 +201,34 @@ async def test_tokens_only_grow_whoever_takes_the_session(path):
         tokens.append((await store.acquire("s")).token)
         await store.aclose()
     assert all(earlier < later for earlier, later in pairwise(tokens))
+
+
+async def test_a_repair_of_the_file_that_is_killed_at_any_step_is_ended_by_the_next_who_opens_it(path, start):
+    original = path.parent / "original.db"
+    store = SqliteStore(original, barrier="normal")
+    lease = await store.create(sample_header("s"))
+    lease.append(sample_log(5))
+    await lease.flush()  # all of it stands in the log only
+    data, log = b"\xff" * 4096 + original.read_bytes()[4096:], original.with_name("original.db-wal").read_bytes()
+    await store.aclose()
+
+    killed = 0
+    while True:
+        for part in path.parent.glob(f"{path.name}*"):
+            part.unlink()
+        path.write_bytes(data)
+        path.with_name(f"{path.name}-wal").write_bytes(log)
+        done = start("repair", step=killed).heard() == ["done"]
+        if path.exists() and path.read_bytes() == data and path.with_name(f"{path.name}-wal").exists():
+            assert not done  # it had not come so far: the old file is still there, with its log
+            assert [(one.session_id, one.kept) for one in repair_file(path).sessions] == [("s", 30)]
+        store = SqliteStore(path)
+        assert list(await store.read_from("s")) == sample_log(5)
+        await store.aclose()
+        assert path.with_name(f"{path.name}.damaged-1").read_bytes() == data
+        assert path.with_name(f"{path.name}.damaged-1-wal").read_bytes() == log
+        assert not list(path.parent.glob(f"{path.name}.repaired*"))
+        if done:
+            break
+        killed += 1
+    assert killed >= 4

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeGuard
 
+from filelock import Timeout
+
+from greenroom.errors import GreenroomError
 from greenroom.sessions import SessionDamaged, SessionOwned
 from greenroom.sessions.vocabulary import CORE_TYPES
 
@@ -32,8 +34,9 @@ from ._rows import (
     row_crc,
     type_crc,
 )
-from ._schema import PAGE_SIZE, connect, sync_folder
+from ._schema import PAGE_SIZE, connect
 from ._state import State, from_row
+from ._swap import alone, settle, swap
 from ._tail import cut, derive, last_slot, stream
 
 _SESSION_COLUMNS: Final = 21
@@ -98,10 +101,20 @@ def repair_file(path: Path, *, dry_run: bool = False, force: bool = False, page_
     """Replace the store's file by a new one with all that can be read; the old one stays beside it.
 
     Nothing in this process may have the file open. Raises SessionOwned while a live owner has a session,
-    unless `force` (its writes are refused from then on), FileNotFoundError, OSError. `page_size` is assumed where
-    the file does not say it any more.
+    unless `force` (its writes are refused from then on), GreenroomError while another repair goes on,
+    FileNotFoundError, OSError. `page_size` is assumed where the file does not say it any more. Killed at any moment:
+    the old file is as it was, or whoever opens the store next finds the new one.
     """
-    pages = Pages(path, page_size=page_size)
+    try:
+        settle(path)
+        pages = Pages(path, page_size=page_size)
+        with alone(path, wait=0):
+            return _rebuild(path, pages, dry_run=dry_run, force=force)
+    except Timeout as error:
+        raise GreenroomError(f"the store {path} is being repaired", hint="wait for the other process") from error
+
+
+def _rebuild(path: Path, pages: Pages, *, dry_run: bool, force: bool) -> FileReport:
     found = _Found()
     for cell in pages.cells():
         found.note(cell)
@@ -112,8 +125,8 @@ def repair_file(path: Path, *, dry_run: bool = False, force: bool = False, page_
     for state in held:
         state.disown()
         state.unclean = True
-    fresh = path.with_name(f"{path.name}.repaired-{os.getpid()}")
-    _remove(fresh)
+    fresh = path.with_name(f"{path.name}.repairing")
+    _remove(fresh)  # a repair that was killed may have left it
     connection = connect(fresh, create=True)
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -129,7 +142,7 @@ def repair_file(path: Path, *, dry_run: bool = False, force: bool = False, page_
     if dry_run:
         _remove(fresh)
         return FileReport(rescued, records, None, dry_run=True)
-    return FileReport(rescued, records, _replace(path, fresh))
+    return FileReport(rescued, records, swap(path, fresh))
 
 
 def _held(state: State) -> SessionOwned:
@@ -239,20 +252,6 @@ def _finish(connection: sqlite3.Connection, number: int, found: _Found) -> Rescu
     derive(connection, state)
     state.restore(connection)
     return Rescued(session_id, whole, expected - whole)
-
-
-def _replace(path: Path, fresh: Path) -> str:
-    """Put the new file in the old one's place and keep the old one, with its log, beside it."""
-    count = 1
-    while (backup := path.with_name(f"{path.name}.damaged-{count}")).exists():
-        count += 1
-    for suffix in ("-wal", "-shm", ""):
-        part = Path(f"{path}{suffix}")
-        if part.exists():
-            part.replace(f"{backup}{suffix}")
-    fresh.replace(path)
-    sync_folder(path.parent)
-    return str(backup)
 
 
 def _remove(path: Path) -> None:

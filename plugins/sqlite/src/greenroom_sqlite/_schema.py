@@ -13,6 +13,8 @@ from urllib.parse import quote
 from greenroom.errors import GreenroomError
 from greenroom.sessions import SessionDamaged, UnreadableSession
 
+from ._swap import ready, settle, sync_folder
+
 APPLICATION_ID: Final = 0x67726E72
 """`grnr`: how `file` and we tell this database from any other."""
 
@@ -85,6 +87,8 @@ REPAIR_HINT: Final = "`greenroom sessions repair --file` brings back what its pa
 
 def exists(path: Path) -> bool:
     """Whether there is a file with content; an empty one is as good as none."""
+    if ready(path).exists():
+        return True
     try:
         return path.stat().st_size > 0
     except FileNotFoundError:
@@ -106,6 +110,7 @@ def connect(path: Path, *, create: bool = False, page_size: int = PAGE_SIZE) -> 
     GreenroomError for a place that is not safe, OSError, sqlite3.Error.
     """
     check_place(path)
+    settle(path)
     fresh = create and not exists(path)
     if fresh:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -156,7 +161,7 @@ def _freeze(path: Path) -> Frozen:
     sqlite.org/wal.html#read_only_databases and sqlite.org/uri.html#uriimmutable.
     """
     log = Path(f"{path}-wal")
-    if exists(log):
+    if log.exists() and log.stat().st_size:
         raise GreenroomError(
             f"the store {path} cannot be read where nothing may be written: {log.name} holds changes of it",
             hint=f"copy {path.parent} to a place where you may write, and read the store there",
@@ -186,16 +191,6 @@ def check_place(path: Path) -> None:
         return
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         raise GreenroomError(f"anybody may write to {path.parent}", hint=f"chmod o-w {path.parent}")
-
-
-def sync_folder(folder: Path) -> None:
-    """Make new names in the folder durable; where folders cannot be opened, the system does it by itself."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _is_blank(connection: sqlite3.Connection, path: Path) -> bool:
