@@ -117,17 +117,17 @@ _KEYED: Final[Mapping[str, Callable[[JsonValue], tuple[str, JsonObject]]]] = {
 PATCH_TYPES: Final = frozenset({*_KEYED, "subagent/upserted", "subagent/item", "subagent/removed"})
 
 
-def keyed_patch(event: Event) -> tuple[str, JsonObject]:
+def keyed_patch(type_name: str, item: bytes) -> tuple[str, JsonObject]:
     """The key of the row that a patch is for, and what it says; not for sub-agents, which are known by their child."""
-    return _KEYED[event.type](CORE_DECODERS[event.type](event.raw))
+    return _KEYED[type_name](CORE_DECODERS[type_name](item))
 
 
-def child_patch(event: Event) -> tuple[str, str | None, JsonObject]:
+def child_patch(type_name: str, item: bytes) -> tuple[str, str | None, JsonObject]:
     """The child that an event of a sub-agent is about, its parent's call if that is said, and the patch."""
-    data = CORE_DECODERS[event.type](event.raw)
-    if event.type == "subagent/removed":
+    data = CORE_DECODERS[type_name](item)
+    if type_name == "subagent/removed":
         return data.child_id, None, {"children": {data.child_id: None}}
-    if event.type == "subagent/item":
+    if type_name == "subagent/item":
         return data.child_id, None, {"children": {data.child_id: {"items": [data.item]}}}
     fields = {name: value for name, value in msgspec.structs.asdict(data).items() if value is not None}
     call = fields.pop("call_id", None)

@@ -27,6 +27,15 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
         return Patch(self.seq, row, raw(self.fields))
 
 
+class _Said(msgspec.Struct, frozen=True, gc=False):
+    """A patch event as it is kept, and the one before it with the same key: there may be a hundred thousand."""
+
+    seq: int
+    type: str
+    raw: bytes
+    before: _Said | None
+
+
 class _Child:
     """A sub-agent: whose call it belongs to, and the last of what it did.
 
@@ -56,7 +65,7 @@ class Facts:
     """
 
     def __init__(self) -> None:
-        self._by_key: dict[str, tuple[Event, ...]] = {}  # there may be a hundred thousand: as they are, and read anew
+        self._by_key: dict[str, _Said] = {}
         self._children: dict[str, _Child] = {}
         self.types: AbstractSet[str] = frozenset()
 
@@ -64,12 +73,12 @@ class Facts:
         """Whether anything is said about a row of that key."""
         return key in self._by_key
 
-    def read(self, event: Event) -> Fact | None:
+    def read(self, event: Event | _Said) -> Fact | None:
         """What a patch event says; None if nobody knows which call its sub-agent belongs to."""
         if not event.type.startswith("subagent/"):
-            key, fields = keyed_patch(event)
+            key, fields = keyed_patch(event.type, event.raw)
             return Fact(event.seq, key, fields)
-        child_id, call, fields = child_patch(event)
+        child_id, call, fields = child_patch(event.type, event.raw)
         child = self._children.get(child_id)
         if child is not None and child.key is not None:
             return Fact(event.seq, child.key, fields) if event.seq >= child.born else None
@@ -84,13 +93,13 @@ class Facts:
         if event.type.startswith("subagent/"):
             self._note(event, fact, live=live)
         if fact is not None and event.type != "subagent/item":
-            self._by_key[fact.key] = (*self._by_key.get(fact.key, ()), event)
+            self._by_key[fact.key] = _Said(event.seq, event.type, event.raw, self._by_key.get(fact.key))
             if len(self.types) < len(PATCHABLE):
                 self.types |= CALLS if fact.key.startswith("call ") else MESSAGES
         return fact
 
     def _note(self, event: Event, fact: Fact | None, *, live: bool) -> None:
-        child = self._children.setdefault(child_patch(event)[0], _Child(loaded=live))
+        child = self._children.setdefault(child_patch(event.type, event.raw)[0], _Child(loaded=live))
         if event.type == "subagent/removed":
             child.count, child.since = 0, event.seq
             child.loaded = child.loaded and live
@@ -121,11 +130,16 @@ class Facts:
 
     def about(self, key: str, row: int, until: int | None = None) -> list[Fact]:
         """What is said about the row of that key and seq, in order; `until` is the next row with the same key."""
-        kept = self._by_key.get(key, ())
-        if not kept:
+        said = self._by_key.get(key)
+        if said is None:
             return []
-        read = [self.read(event) for event in kept if row < event.seq and (until is None or event.seq < until)]
-        found = [fact for fact in read if fact is not None]
+        found: list[Fact] = []
+        while said is not None and row < said.seq:
+            fact = self.read(said) if until is None or said.seq < until else None
+            if fact is not None:
+                found.append(fact)
+            said = said.before
+        found.reverse()
         if self._children and key.startswith("call "):
             found = self._with_items(key, found, row, until)
         return found
