@@ -30,17 +30,19 @@ from greenroom.agents import (
     Agent,
     AgentChange,
     AgentClosed,
+    AgentError,
     AgentOptions,
     AgentRecord,
     AgentSnapshot,
     AgentSpec,
+    AnsweredBy,
     Cascade,
     Importable,
     Purpose,
     Setup,
 )
 from greenroom.errors import GreenroomError
-from greenroom.providers import PermissionResponse
+from greenroom.providers import PermissionResponse, ProviderError
 from greenroom.sessions import check_id
 from greenroom.sessions.vocabulary import AgentConfig
 
@@ -166,7 +168,7 @@ class Directory:
         record = await self._find(agent_id)
         return await self._stored(await self._ways.open(record.id, options, purpose=purpose))
 
-    async def import_native(self, provider: str, native_id: str, *, cwd: Path | None = None) -> Agent:
+    async def import_native(self, provider: str | None, native_id: str, *, cwd: Path | None = None) -> Agent:
         """See `AgentDirectory.import_native`."""
         return await self._stored(await self._history.import_native(provider, native_id, cwd=cwd))
 
@@ -233,13 +235,18 @@ class Directory:
         agent_id = (await self._find(agent_id)).id
         return self._context.snapshot(await self._book.change(agent_id, lambda record: attention.unread(record, now)))
 
-    async def respond(self, agent_id: str, request_id: str, response: PermissionResponse) -> None:
+    async def respond(
+        self, agent_id: str, request_id: str, response: PermissionResponse, *, by: AnsweredBy = "user"
+    ) -> None:
         """See `AgentDirectory.respond`."""
         record = await self._find(agent_id)
         agent = self._context.live(record.id)
         if agent is None:
             raise AgentClosed(f"agent {record.id} is not live here, so nothing waits for an answer")
-        await agent.respond(request_id, response)
+        try:
+            await agent.respond(request_id, response, by=by)
+        except ProviderError as error:
+            raise AgentError(str(error.args[0]), hint=error.hint) from error
 
 
 def renamed(record: AgentRecord, title: str | None, labels: Mapping[str, str | None]) -> AgentRecord:

@@ -5,62 +5,79 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from greenroom import Scope, hookimpl
-from greenroom.agents import Agent, AgentDirectory
+from greenroom.agents import Agent
 from greenroom.sessions import Event, Session
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from greenroom import Host
 
-    from ._directory import Directory
+    from ._compose import Parts
 
 
 class ManagerPlugin:
     """The plugin; one object may serve several hosts of a process."""
 
     def __init__(self) -> None:
-        self._directories: dict[Host, Directory] = {}
+        self._parts: dict[Host, Parts] = {}
+
+    @hookimpl
+    def plugin_settings(self) -> type[BaseModel]:
+        """See `ManagerSettings`."""
+        from ._settings import ManagerSettings
+
+        return ManagerSettings
 
     @hookimpl
     def activate(self, scope: Scope) -> None:
         """Keep the agents of the host until the plugin leaves."""
         from ._compose import compose
 
-        directory = compose(scope)
-        self._directories[scope.host] = directory
-        scope.undo(lambda: self._directories.pop(scope.host), label="keeper of agents")
-        scope.undo(directory.watch.last_words, label="last words")
-        scope.provide(AgentDirectory, directory)
+        scope.undo(lambda: self._parts.pop(scope.host, None), label="keeper of agents")
+        self._parts[scope.host] = compose(scope)
 
     @hookimpl
     async def agent_setup(self, agent: Agent) -> None:
         """Look for the agent's record before anybody sees the agent."""
-        await self._directories[agent.scope.host].watch.set_up(agent)
+        await self._parts[agent.scope.host].directory.watch.set_up(agent)
 
     @hookimpl
     def agent_created(self, agent: Agent) -> None:
         """Begin to keep its record."""
-        self._directories[agent.scope.host].watch.created(agent)
+        self._parts[agent.scope.host].directory.watch.created(agent)
 
     @hookimpl
     def agent_status(self, agent: Agent) -> None:
-        """See what it does now."""
-        self._directories[agent.scope.host].watch.look(agent)
+        """See what it does now, and whether somebody should look at it."""
+        parts = self._parts[agent.scope.host]
+        parts.directory.watch.look(agent)
+        parts.attention.look(agent)
 
     @hookimpl
     def agent_error(self, agent: Agent) -> None:
         """See whether it shows what went wrong: a reload that fails opens no turn."""
-        self._directories[agent.scope.host].watch.look(agent)
+        self._parts[agent.scope.host].directory.watch.look(agent)
 
     @hookimpl
     def agent_disposed(self, agent: Agent) -> None:
         """Keep what was last known of it."""
-        self._directories[agent.scope.host].watch.disposed(agent)
+        parts = self._parts[agent.scope.host]
+        parts.directory.watch.disposed(agent)
+        parts.attention.gone(agent)
 
     @hookimpl
     def session_event(self, session: Session, event: Event) -> None:
         """Follow what is logged."""
-        for directory in self._directories.values():
-            directory.watch.event(session, event)
+        for parts in self._parts.values():
+            parts.directory.watch.event(session, event)
+
+    @hookimpl
+    def attention(self, agent: Agent, reason: str) -> None:
+        """Ring the terminal's bell."""
+        from ._attention_bell import ring
+
+        ring(reason, self._parts[agent.scope.host].settings.attention.bell)
 
 
 plugin = ManagerPlugin()
