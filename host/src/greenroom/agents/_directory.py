@@ -179,11 +179,13 @@ class AgentDirectory(Protocol):
         """
         ...
 
-    async def import_native(self, provider: str, native_id: str, *, cwd: Path | None = None) -> Agent:
-        """Take over a native conversation as an agent with its history.
+    async def import_native(self, provider: str | None, native_id: str, *, cwd: Path | None = None) -> Agent:
+        """Take over a native conversation as an agent with its history, in its folder unless `cwd` names another one.
+
+        `provider` None: whichever has it. Cancelled: given up, nothing is left.
 
         Raises:
-            AgentExists: it was imported already; names the agent.
+            AgentExists: it is an agent already, or just becoming one; names the agent.
             ProviderError: there is no such conversation, or it cannot be read; nothing was created.
         """
         ...

@@ -140,18 +140,24 @@ class History:
 
     # taking over
 
-    async def import_native(self, provider: str, native_id: str, *, cwd: Path | None = None) -> Agent:
+    async def import_native(self, provider: str | None, native_id: str, *, cwd: Path | None = None) -> Agent:
         """See `AgentDirectory.import_native`. Cancelled: given up, nothing is left."""
+        if provider is None:
+            found = await self.locate(native_id)
+            if found is None:
+                names = ", ".join(self._listing(None)) or "none"
+                raise ProviderError(f"no provider has a conversation {native_id}", hint=f"asked: {names}")
+            provider, cwd = found[0], cwd or found[1].cwd
         spec = self._listing(provider)[provider]
         agent_id = imported_id(provider, native_id)
         await self._refuse_known(provider, native_id)
         with self._one_import(agent_id, native_id):
             loaded, handle = spec.load(), Handle(native_id=native_id)
             if cwd is None:
-                found = await loaded.native(handle)
-                if found is None:
+                native = await loaded.native(handle)
+                if native is None:
                     raise ProviderError(f"the provider {provider} has no conversation {native_id}")
-                cwd = found.cwd
+                cwd = native.cwd
             seed = await self._seed(provider, native_id, await _read(loaded, handle))
             wanted = AgentSpec(
                 id=agent_id,
