@@ -98,6 +98,9 @@ class Lanes:
                 lane.popleft()
 
     def _fail(self, agent_id: str, job: _Job[object], error: Exception) -> None:
+        if isinstance(error, ScopeClosed) and self._scope.host.scope.stopping:
+            error, refused = closing(), error
+            error.__cause__ = refused
         if job.waiting == 0:
             self._unheard(agent_id, error)
         job.outcome.fail(error)
