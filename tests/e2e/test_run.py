@@ -104,6 +104,18 @@ def test_log_prints_the_session_with_its_prompt_and_run_goes_on_in_it(tmp_path: 
     assert [e["data"]["turn"] for e in _log(tmp_path) if e["type"] == "turn/end"] == [1, 2]
 
 
+def test_log_projected_prints_entries_and_goes_on_from_the_cursor_that_it_named(tmp_path: Path) -> None:
+    greenroom(*FAST, "show me", cwd=tmp_path)
+    log = greenroom("log", "last", "--projected", cwd=tmp_path)
+    assert log.returncode == 0, log.stderr
+    assert log.stdout.splitlines()[0] == "> show me"
+    assert "✗ Bash pytest -q test_words.py → exit code 1" in log.stdout
+    cursor = log.stderr.split()[-1]
+    greenroom(*FULL_SPEED, "run", "--session", "last", "and then?", cwd=tmp_path)
+    after = greenroom("log", "last", "--projected", "--after", cursor, cwd=tmp_path)
+    assert after.stdout.splitlines()[0] == "> and then?"
+
+
 def test_a_session_is_continued_without_a_prompt(tmp_path: Path) -> None:
     greenroom(*FAST, "show me", cwd=tmp_path)
     done = greenroom(*FULL_SPEED, "run", "--session", "last", cwd=tmp_path)

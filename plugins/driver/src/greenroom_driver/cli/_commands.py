@@ -52,19 +52,46 @@ def run(
     sys.exit(anyio.run(run_prompt, state, order))
 
 
-@click.command(epilog="Example: greenroom log last --follow")
+@click.command(epilog="Example: greenroom log last --projected --limit 20")
 @click.argument("session_id", metavar="ID|last")
 @click.option("--follow", "-f", is_flag=True, help="Go on while the session is written; end with Ctrl-C.")
+@click.option("--projected", is_flag=True, help="Fold messages and tool calls into one entry each.")
+@click.option("--after", metavar="EPOCH:SEQ", help="With --projected: only what came after this cursor.")
+@click.option("--limit", type=int, metavar="N", help="With --projected: only so many entries; 0 or less is all.")
 @_json
 @click.pass_obj
-def log(state: CliState, *, session_id: str, follow: bool, as_json: bool) -> None:
-    """Print what happened in a session."""
+def log(
+    state: CliState,
+    *,
+    session_id: str,
+    follow: bool,
+    projected: bool,
+    after: str | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Print what happened in a session.
+
+    With --projected a last line names the cursor to go on from; with --json each line is a page of entries.
+    """
+    if follow and projected:
+        raise click.UsageError("--follow prints events as they come: give it without --projected")
+    if not projected and (after is not None or limit is not None):
+        raise click.UsageError("--after and --limit count entries: give them with --projected")
     import anyio
 
+    from greenroom_driver.cli._entries import cursor_of, print_entries
     from greenroom_driver.cli._log import print_log
 
     try:
-        anyio.run(print_log, state, session_id, follow, as_json)
+        cursor = cursor_of(after) if after is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--after") from None
+    try:
+        if projected:
+            anyio.run(print_entries, state, session_id, cursor, limit or 0, as_json)
+        else:
+            anyio.run(print_log, state, session_id, follow, as_json)
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -9,7 +9,7 @@ import click
 
 from greenroom.providers import PermissionAllow, Usage
 from greenroom.sessions import Event
-from greenroom.sessions.vocabulary import Reason, Text, ToolCall, ToolResult, TurnEnd
+from greenroom.sessions.vocabulary import CORE_DECODERS, Reason, Text, ToolCall, ToolResult, TurnEnd
 
 WIDTH: Final = 100
 """Characters of a tool call's line; the whole stands in the log."""
@@ -31,14 +31,14 @@ class Transcript:
         self._methods: Mapping[str, Callable[[Any], None]] = {
             "user/message": self._prompt,
             "steering/message": self._prompt,
-            "assistant/message": lambda data: self._piece("text", data.text),
-            "assistant/reasoning": lambda data: self._piece("reasoning", data.text),
+            "assistant/message": lambda data: self.piece("text", data.text),
+            "assistant/reasoning": lambda data: self.piece("reasoning", data.text),
             "tool/call": self._call,
             "tool/result": self._result,
-            "permission/asked": lambda data: self._line(f"? {data.request.title or data.request.name}", fg="yellow"),
+            "permission/asked": lambda data: self.line(f"? {data.request.title or data.request.name}", fg="yellow"),
             "permission/answered": self._answered,
-            "notice": lambda data: self._line(f"! {data.message}", fg="yellow"),
-            "compaction/start": lambda _data: self._line("… shortening the context", dim=True),
+            "notice": lambda data: self.line(f"! {data.message}", fg="yellow"),
+            "compaction/start": lambda _data: self.line("… shortening the context", dim=True),
             "turn/end": self._end,
         }
 
@@ -48,12 +48,18 @@ class Transcript:
         if method is not None:
             method(event.data)
 
+    def show_row(self, type_name: str, item: bytes) -> None:
+        """Print what one row of a timeline says."""
+        method = self._methods.get(type_name)
+        if method is not None:
+            method(CORE_DECODERS[type_name](item))
+
     def summary(self, session_id: str, seconds: float, usage: Usage | None) -> None:
         """Print the last line of a run."""
         parts = [f"{seconds:.1f} s"]
         if usage is not None and (usage.input_tokens is not None or usage.output_tokens is not None):
             parts.append(f"{usage.input_tokens or 0} tokens in, {usage.output_tokens or 0} out")
-        self._line(" · ".join([*parts, f"session {session_id}"]), dim=True)
+        self.line(" · ".join([*parts, f"session {session_id}"]), dim=True)
 
     def finish(self) -> None:
         """End the line that is being written, if there is one."""
@@ -61,7 +67,8 @@ class Transcript:
             click.echo()
             self._inline = None
 
-    def _piece(self, kind: str, text: object) -> None:
+    def piece(self, kind: str, text: object) -> None:
+        """Print more of a text: of the answer, or of its `reasoning`."""
         if not text:
             return
         if self._inline not in (None, kind):
@@ -70,34 +77,39 @@ class Transcript:
         said = text if isinstance(text, str) else f"[{getattr(text, 'bytes', '?')} bytes]"
         click.secho(clean(said), nl=False, dim=kind == "reasoning")
 
-    def _line(self, text: str, **style: Any) -> None:  # noqa: ANN401 - click's own style options
+    def line(self, text: str, **style: Any) -> None:  # noqa: ANN401 - click's own style options
+        """Print a line of its own."""
         self.finish()
         click.secho(clean(text), **style)
 
     def _prompt(self, data: Any) -> None:  # noqa: ANN401 - the two kinds of prompts share a shape
         if self._echo_prompts:
             words = "\n".join(str(block.text) for block in data.message.content if isinstance(block, Text))
-            self._line(f"> {words}", bold=True)
+            self.line(f"> {words}", bold=True)
 
     def _call(self, data: ToolCall) -> None:
         self._calls[data.call_id] = f"{data.name} {summarise(data.detail)}".strip()
 
     def _result(self, data: ToolResult) -> None:
         what = self._calls.pop(data.call_id, data.call_id)
-        said = data.error if data.error is not None else data.output if isinstance(data.output, str) else ""
+        self.call(data.status, what, data.error, data.output)
+
+    def call(self, status: str, what: str, error: str | None, output: object) -> None:
+        """Print a tool call in one line: how it ended, what it was, the first words of what came out."""
+        said = error if error is not None else output if isinstance(output, str) else ""
         first = said.strip().splitlines()[0] if said.strip() else ""
-        line = f"{_MARKS[data.status]} {what}" + (f" → {first}" if first else "")
-        self._line(line[:WIDTH] + ("…" if len(line) > WIDTH else ""), fg="red" if data.error else "cyan")
+        line = f"{_MARKS.get(status, '…')} {what}" + (f" → {first}" if first else "")
+        self.line(line[:WIDTH] + ("…" if len(line) > WIDTH else ""), fg="red" if error else "cyan")
 
     def _answered(self, data: Any) -> None:  # noqa: ANN401 - two kinds of answers share a tag
         verdict = "allowed" if isinstance(data.response, PermissionAllow) else "denied"
         why = getattr(data.response, "message", None)
-        self._line(f"  {verdict} by {data.by}" + (f": {why}" if why else ""), dim=True)
+        self.line(f"  {verdict} by {data.by}" + (f": {why}" if why else ""), dim=True)
 
     def _end(self, data: TurnEnd) -> None:
         told = ending(data.reason)
         if told is not None:
-            self._line(told, fg="red" if data.reason.kind == "error" else "yellow")
+            self.line(told, fg="red" if data.reason.kind == "error" else "yellow")
         else:
             self.finish()
 
@@ -118,7 +130,7 @@ def ending(reason: Reason) -> str | None:
 def summarise(detail: object) -> str:
     """What a call is about, in a few words."""
     for name in ("command", "path", "query", "url", "description", "label", "text"):
-        value = getattr(detail, name, None)
+        value = detail.get(name) if isinstance(detail, Mapping) else getattr(detail, name, None)
         if isinstance(value, str) and value:
             return value.splitlines()[0]
     return ""
