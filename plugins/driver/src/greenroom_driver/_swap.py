@@ -36,9 +36,8 @@ async def swap(driver: AgentDriver) -> None:
         raise DisposeFailed(f"agent {driver.agent.id} was not reopened: {driver.last_error}") from error
     finally:
         over.set()
-    driver.pump.flush()  # first: what had ended before is not canceled
+    driver.pump.flush()
     driver.writer.withdraw_questions("the process that asked was ended")
-    driver.writer.cancel_children()
     await driver.session.flush()  # what cannot be stored gets no successor
     if driver.closing:
         raise AgentClosed(f"agent {driver.agent.id} was closed")

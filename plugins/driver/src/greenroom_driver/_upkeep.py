@@ -99,6 +99,7 @@ class Upkeep:
             raise CancelRefused("the running turn could not be ended; nothing was reopened")
         await driver.when_idle()
         await driver.run_maintenance(partial(swap, driver))
+        driver.writer.cancel_children()  # behind what was held meanwhile: a child that had ended is not canceled
         if rehydrate:
             await self.hydrate(recast=True)
 
