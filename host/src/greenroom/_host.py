@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Final, Self, TypeVar
@@ -31,7 +31,7 @@ from greenroom._settings.settings import Settings, load_settings
 from greenroom._trust import check_project
 from greenroom._wiring.agents import AgentWiring
 from greenroom._wiring.sessions import SessionWiring
-from greenroom.agents import Agents, HostClient
+from greenroom.agents import Agents, HostClient, ProviderCatalogue
 from greenroom.errors import GreenroomError, PluginError
 from greenroom.providers import ProviderSpec
 from greenroom.sessions import SessionRegistry
@@ -45,6 +45,7 @@ class _Ground:
 
     tasks: TaskGroup
     host: Host
+    left: list[Scope] = field(default_factory=list)
 
     def report(self, code: str, error: BaseException, scope: Scope) -> None:
         self.host.diagnostics.failed(code, error, plugin=scope.plugin, generation=scope.generation)
@@ -66,6 +67,9 @@ class Host:
         agents: the live agents, and the way to make one.
         started: set once all plugins are loaded and sessions and agents are there.
         warnings: what the operator should know after the start, one sentence each.
+        stuck: called when everything is closed, and tasks that ignore their cancellation are all that keeps the
+            host; with one sentence each. Nobody can end a task: leaving the host waits for it, unless the process
+            ends here.
     """
 
     scope: Scope
@@ -101,6 +105,7 @@ class Host:
         self.registrars: Final[dict[str, loading.Registrar]] = {**self._wiring.registrars, **self._agents.registrars}
         self.started: Final = anyio.Event()
         self.warnings: list[str] = []
+        self.stuck: Callable[[Sequence[str]], None] = lambda _tasks: None
         self._data_directory = data_directory
         self._leaving = False
         self._discovery = discovery
@@ -221,6 +226,12 @@ class Host:
 
     @property
     def providers(self) -> Mapping[str, ProviderSpec]:
+        """The kinds of providers by id, as the settings have them if a plugin keeps a catalogue of them."""
+        catalogue = self.service(ProviderCatalogue)
+        return catalogue.specs if catalogue is not None else self.brought_providers
+
+    @property
+    def brought_providers(self) -> Mapping[str, ProviderSpec]:
         """The kinds of providers that plugins brought, by id."""
         return self._agents.providers
 
@@ -290,6 +301,12 @@ class Host:
             await self.scope.aclose()
             if hasattr(self, "agents"):  # else the start ended before there were any
                 await self.agents.aclose()
+        stuck = [
+            f"{task!r} of {scope.label} does not end" for scope in self.scope.ground.left for task in scope.left_behind
+        ]
+        if stuck:
+            self.diagnostics.record("host_stuck", "the host waits: " + "; ".join(stuck))
+            self.stuck(stuck)
         self.scope.ground.tasks.cancel_scope.cancel()
 
     def _write_records(self) -> None:
