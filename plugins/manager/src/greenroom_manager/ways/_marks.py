@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-import anyio.to_thread
+import anyio
 import msgspec
 from msgspec import Struct
 
@@ -55,7 +55,7 @@ class Marks:
 
     async def put(self, way: Way, root: str, members: Sequence[Member]) -> Mark:
         """Write durably that this has begun."""
-        started = await anyio.to_thread.run_sync(process_started, os.getpid())
+        started = process_started(os.getpid())
         pairs = [(member.id, member.parent) for member in members]
         mark = Mark(way=way, root=root, members=pairs, pid=os.getpid(), started=started)
         async with self._lock:
@@ -83,7 +83,7 @@ class Marks:
         found = []
         for row in await self._table().list():
             mark = msgspec.json.decode(row.value, type=Mark)
-            if row.key not in self._going_on and not await anyio.to_thread.run_sync(_goes_on_elsewhere, mark):
+            if row.key not in self._going_on and not _goes_on_elsewhere(mark):
                 found.append(mark)
         return found
 
