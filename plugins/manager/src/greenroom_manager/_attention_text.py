@@ -47,7 +47,7 @@ def told(
     name = preview(record.title or "", NAME) or "Agent"
     if reason == "permission":
         asked = list(questions)
-        return f"{name} asks", _question(asked[-1]) if asked else ASKS
+        return f"{name} asks", question_line(asked[-1]) if asked else ASKS
     if reason == "error":
         return f"{name} failed", preview(record.last_error or "") or FAILED
     return f"{name} finished", preview(plain(last_answer(events))) or FINISHED
@@ -87,8 +87,8 @@ def preview(text: str, limit: int = PREVIEW) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
-def _question(request: PermissionRequest) -> str:
-    """What is asked: its title and what it is about."""
+def question_line(request: PermissionRequest) -> str:
+    """What is asked, in a line: its title and what it is about."""
     about = next((text for text in (_subject(request), request.description) if text), "")
     parts = [part for part in (request.title or request.name, about) if part]
     return preview(plain(": ".join(dict.fromkeys(parts)))) or ASKS
