@@ -96,35 +96,41 @@ def delete(state: CliState, *, agent: str, yes: bool, as_json: bool) -> None:
     _run(cascade, state, agent, "delete", as_json)
 
 
-@agents.command("import", epilog="Example: greenroom agents import claude 0b6c1d1e-…")
-@click.argument("provider", required=False)
+@agents.command("import", epilog="Example: greenroom agents import 0b6c1d1e-…   or: greenroom agents import --all")
 @click.argument("native_id", metavar="[NATIVE-ID]", required=False)
-@click.option("--cwd", type=click.Path(file_okay=False, path_type=Path), help="Only those that worked there.")
-@click.option("--query", "-q", metavar="TEXT", help="List only those whose title or first prompt has it.")
+@click.option("--provider", "-p", metavar="ID", help="Only what this provider has.")
+@click.option("--cwd", type=click.Path(file_okay=False, path_type=Path),
+              help="List only those that worked there; with NATIVE-ID: where the agent is to work.")  # fmt: skip
+@click.option("--query", "-q", metavar="TEXT", help="Only those whose title, first prompt or folder has these words.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="List at most so many.")
+@click.option("--all", "-a", "every", is_flag=True, help="Import all that would be listed, without a limit.")
 @_json
 @click.pass_obj
 def import_(
     state: CliState,
     *,
-    provider: str | None,
     native_id: str | None,
+    provider: str | None,
     cwd: Path | None,
     query: str | None,
     limit: int,
+    every: bool,
     as_json: bool,
 ) -> None:
     """Take over a conversation that was started without greenroom, or list those that there are.
 
-    Without NATIVE-ID they are listed, of all providers or of PROVIDER.
+    Without NATIVE-ID they are listed. An imported agent has the conversation's history and goes on with it; the same
+    conversation cannot be imported twice.
     """
-    from ._past import import_one, list_importable
+    from ._past import Wanted, import_all, import_one, list_importable
 
-    absolute = cwd.resolve() if cwd is not None else None
-    if provider is not None and native_id is not None:
-        _run(import_one, state, provider, native_id, absolute, as_json)
+    wanted = Wanted(provider, cwd.resolve() if cwd is not None else None, query, limit)
+    if native_id is not None and every:
+        raise click.UsageError("name a conversation, or say --all")
+    if native_id is not None:
+        _run(import_one, state, wanted, native_id, as_json)
     else:
-        _run(list_importable, state, provider, absolute, query, limit, as_json)
+        _run(import_all if every else list_importable, state, wanted, as_json)
 
 
 @agents.command(epilog="Example: greenroom agents reload last --rehydrate")
