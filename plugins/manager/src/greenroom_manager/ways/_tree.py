@@ -12,7 +12,8 @@ from greenroom.errors import GreenroomError
 from ._family import Member
 
 BOUND: Final = 16
-"""Agents of one cascade that are closed at the same time, unless the settings say otherwise."""
+"""Agents of one cascade that are closed at the same time: enough to hide the waiting for processes that end, and few
+enough not to end hundreds of them at once."""
 
 Visit: TypeAlias = Callable[[Member], Awaitable[bool]]
 """Does it to one; False: it does not belong to the family any more."""
