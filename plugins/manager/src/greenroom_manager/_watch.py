@@ -118,7 +118,7 @@ class Watch:
         fresh = name_of(after) == "running"  # a new run clears what went wrong before it
 
         def moved(record: AgentRecord) -> AgentRecord:
-            kept = error if error is not None or fresh else record.last_error
+            kept = None if fresh else error or record.last_error
             return changed(record, state=name_of(after), last_error=kept)
 
         known = self._context.book.get(agent.id)
