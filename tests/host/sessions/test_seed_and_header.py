@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import msgspec
 import pytest
@@ -22,6 +23,12 @@ from greenroom.sessions import (
     header_to_json,
 )
 from greenroom.sessions.vocabulary import SeedEnd
+
+
+def label(value: object) -> str:
+    """The name of an example; without addresses, which differ from one process to the next."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
 
 START = Event(0, 5, "turn/start", b'{"turn":1,"trigger":{"kind":"message"}}')
 USER = Event(
@@ -109,7 +116,7 @@ def test_a_marker_on_a_seed_event_that_is_no_message_is_refused(planted):
         {"sources": "ab"},
         {"sources": (0.5,)},
     ],
-    ids=repr,
+    ids=label,
 )
 def test_a_seed_record_with_a_wrong_envelope_is_refused(planted, fields):
     index = 1 if "surface" in fields or "sources" in fields else 0
@@ -121,7 +128,7 @@ def test_a_seed_record_with_a_wrong_envelope_is_refused(planted, fields):
 
 @pytest.mark.behaviour("D-027")
 @pytest.mark.parametrize(
-    "shell", [None, {"seq": 0}, ("turn/start",), object(), type("Sub", (), {"seq": 0})()], ids=repr
+    "shell", [None, {"seq": 0}, ("turn/start",), object(), type("Sub", (), {"seq": 0})()], ids=label
 )
 def test_a_seed_entry_that_is_no_event_is_refused(planted, shell):
     with pytest.raises(SessionError, match=r"^seed\[0\]: an event is an Event"):
@@ -329,7 +336,7 @@ def test_a_header_is_frozen_and_detached_from_the_fields_it_was_made_of():
         {"parent_session": 5},
         {"cwd": math.nan},
     ],
-    ids=repr,
+    ids=label,
 )
 def test_a_header_with_a_wrong_scalar_is_refused(registry, fields):
     good = {"version": 1, "id": "s", "epoch": "e", "created_at": 1}
