@@ -63,6 +63,6 @@ async def test_a_finished_run_that_nobody_followed_is_on_disk_as_unread_and_idle
         return decode(agent.id, row.value)
 
     with anyio.fail_after(5):
-        while (record := await stored()).state != "idle" or record.unread is None:
+        while (record := await stored()).state != "idle" or record.unread is None:  # noqa: ASYNC110 - a row of a store
             await anyio.sleep(0.001)  # the book writes by itself; nobody asks it to
     assert record.unread.reason == "finished"
