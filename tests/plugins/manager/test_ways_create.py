@@ -8,7 +8,15 @@ import anyio
 import pytest
 
 from greenroom import hookimpl
-from greenroom.agents import Agent, AgentError, AgentNotFound, AgentOptions, AgentSpec, CreationAborted
+from greenroom.agents import (
+    Agent,
+    AgentError,
+    AgentNotFound,
+    AgentOptions,
+    AgentSpec,
+    CreationAborted,
+    ProviderCatalogue,
+)
 from greenroom.errors import HookError
 from greenroom.providers import Availability
 from greenroom.sessions import Event, SessionExists
@@ -93,6 +101,14 @@ async def test_a_provider_that_cannot_be_used_is_refused_with_those_that_can(hom
     assert "scripted" in said(raised)
     assert "no program" in said(raised)
     assert broken.opened == []
+    await nothing_was_made(home)
+
+
+@pytest.mark.behaviour("P-009")
+async def test_a_disabled_provider_is_refused_as_disabled_and_nothing_is_made(home) -> None:
+    await home.host.service(ProviderCatalogue).configure({"scripted": {"enabled": False}})
+    with pytest.raises(AgentError, match="disabled"):
+        await home.create(options=AgentOptions(provider="scripted"))
     await nothing_was_made(home)
 
 

@@ -13,7 +13,7 @@ from ._create import Creating
 from ._holdings import Holdings
 from ._leave import Leaving
 from ._marks import NAMESPACE, Marks
-from ._offers import Admission, HostAdmission, Offers
+from ._offers import Admission, Offers
 from ._open import Opening
 from ._reload import Reloading
 from ._tree import BOUND
@@ -30,13 +30,12 @@ class Ways:
     """All of them, for one host; see `AgentDirectory` for what each does.
 
     Args:
-        admission: which providers there are; by default whatever plugins brought.
+        admission: which providers there are, and which of them new agents may use.
         bound: how many agents of one cascade are closed at the same time.
     """
 
-    def __init__(self, context: Context, *, admission: Admission | None = None, bound: int = BOUND) -> None:
-        found = admission or HostAdmission(context.host)
-        offers = Offers(lambda: found)
+    def __init__(self, context: Context, *, admission: Admission, bound: int = BOUND) -> None:
+        offers = Offers(admission)
         marks = Marks(lambda: context.host.sessions.store.records(NAMESPACE))
         self._context: Final = context
         self.holdings: Final = Holdings(context)

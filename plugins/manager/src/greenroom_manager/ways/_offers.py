@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from greenroom.agents import AgentError
-from greenroom.providers import Availability, ProviderSpec
-
-if TYPE_CHECKING:
-    from greenroom import Host
+from greenroom.providers import ProviderSpec
 
 
 class Admission(Protocol):
@@ -26,18 +23,14 @@ class Admission(Protocol):
 
 
 class Offers:
-    """The catalogue, as the ways ask it.
+    """The catalogue, as the ways ask it."""
 
-    Args:
-        catalogue: asked for each time.
-    """
-
-    def __init__(self, catalogue: Callable[[], Admission]) -> None:
+    def __init__(self, catalogue: Admission) -> None:
         self._catalogue: Final = catalogue
 
     def find(self, provider: str) -> ProviderSpec | None:
         """The spec of a provider, or None if no plugin brings it now."""
-        return self._catalogue().specs.get(provider)
+        return self._catalogue.specs.get(provider)
 
     def need(self, provider: str) -> ProviderSpec:
         """The spec of a provider, for an agent that there is already.
@@ -47,7 +40,7 @@ class Offers:
         """
         spec = self.find(provider)
         if spec is None:
-            known = ", ".join(self._catalogue().specs) or "none"
+            known = ", ".join(self._catalogue.specs) or "none"
             text = f"the provider {provider!r} is not available here; configured: {known}"
             raise AgentError(text, hint="install or enable the plugin that brings it")
         return spec
@@ -59,39 +52,9 @@ class Offers:
             AgentError: there is none or several to choose from, or it is unknown, disabled, or cannot be used now.
         """
         if provider is None:
-            known = list(self._catalogue().specs)
+            known = list(self._catalogue.specs)
             if len(known) != 1:
                 hint = f"configured: {', '.join(known) or 'none'}"
                 raise AgentError("which provider is to run this agent?", hint=hint)
             provider = known[0]
-        return await self._catalogue().admit(provider)
-
-
-class HostAdmission:
-    """Whatever plugins brought, asked itself whether it can be used."""
-
-    def __init__(self, host: Host) -> None:
-        self._host: Final = host
-
-    @property
-    def specs(self) -> Mapping[str, ProviderSpec]:
-        """See `Admission`."""
-        return self._host.providers
-
-    async def admit(self, provider_id: str) -> ProviderSpec:
-        """See `Admission`."""
-        known = ", ".join(self.specs) or "none"
-        if provider_id not in self.specs:
-            raise AgentError(f"there is no provider {provider_id!r}", hint=f"configured: {known}")
-        state = await self._ask(provider_id)
-        if not state.ok:
-            usable = [name for name in self.specs if name != provider_id and (await self._ask(name)).ok]
-            text = f"the provider {provider_id!r} is not available: {state.problem}"
-            raise AgentError(text, hint=state.hint or f"available: {', '.join(usable) or 'none'}")
-        return self.specs[provider_id]
-
-    async def _ask(self, provider_id: str) -> Availability:
-        try:
-            return await self.specs[provider_id].load().availability()
-        except Exception as error:  # noqa: BLE001 - a plugin's code; it cannot be used, whatever it raised
-            return Availability(ok=False, problem=f"{type(error).__name__}: {error}")
+        return await self._catalogue.admit(provider)
