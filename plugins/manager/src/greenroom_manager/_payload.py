@@ -131,4 +131,4 @@ def _plain(value: object) -> JsonObject | None:
     if value is None:
         return None
     plain = cast("JsonObject", msgspec.to_builtins(value))
-    return {name: field for name, field in plain.items() if field is not None}
+    return {name: field for name, field in plain.items() if field is not None and field != {}}
