@@ -31,7 +31,7 @@ from greenroom._settings.settings import Settings, load_settings
 from greenroom._trust import check_project
 from greenroom._wiring.agents import AgentWiring
 from greenroom._wiring.sessions import SessionWiring
-from greenroom.agents import Agents, HostClient, ProviderCatalogue
+from greenroom.agents import Agents, HostClient
 from greenroom.errors import GreenroomError, PluginError
 from greenroom.providers import ProviderSpec
 from greenroom.sessions import SessionRegistry
@@ -227,13 +227,12 @@ class Host:
     @property
     def providers(self) -> Mapping[str, ProviderSpec]:
         """The kinds of providers by id, as the settings have them if a plugin keeps a catalogue of them."""
-        catalogue = self.service(ProviderCatalogue)
-        return catalogue.specs if catalogue is not None else self.brought_providers
+        return self._agents.providers
 
     @property
     def brought_providers(self) -> Mapping[str, ProviderSpec]:
         """The kinds of providers that plugins brought, by id."""
-        return self._agents.providers
+        return self._agents.brought
 
     def service(self, protocol: type[T]) -> T | None:
         """Return what a plugin offers under a protocol, or None while none does."""

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from greenroom._loading import Registrar
-from greenroom.agents import AgentFactory, Agents, FactorySlot, end_processes
+from greenroom.agents import AgentFactory, Agents, FactorySlot, ProviderCatalogue, end_processes
 from greenroom.errors import NameTaken
 from greenroom.providers import ProviderSpec
 
@@ -31,6 +31,12 @@ class AgentWiring:
 
     @property
     def providers(self) -> Mapping[str, ProviderSpec]:
+        """The kinds of providers by id, as a catalogue has them, or else as they were brought."""
+        catalogue = self._host.service(ProviderCatalogue)
+        return catalogue.specs if catalogue is not None else self.brought
+
+    @property
+    def brought(self) -> Mapping[str, ProviderSpec]:
         """The kinds of providers by id, in the order in which their plugins were loaded."""
         return MappingProxyType({name: spec for name, (spec, _scope) in self._providers.items()})
 
