@@ -20,6 +20,7 @@ PLACEHOLDERS = ("No response requested.", "(no content)")
 _TAGGED = re.compile(
     r"^<(local-command-(?:stdout|stderr|caveat)|command-(?:name|message|args))>(.*?)(?:</\1>|$)", re.DOTALL
 )
+_REMINDER = re.compile(r"<system-reminder>.*</system-reminder>", re.DOTALL)
 _TOOL_ERROR = re.compile(r"^<tool_use_error>(.*)</tool_use_error>$", re.DOTALL)
 
 
@@ -86,9 +87,12 @@ def is_result(block: JsonObject) -> bool:
 
 
 def user_text(message: Json) -> str | None:
-    """The text of a user message: trimmed, several blocks joined by a blank line; None when there is none."""
+    """The text of a user message: trimmed, several blocks joined by a blank line; None when there is none.
+
+    What the agent reminds its model of stands in blocks of its own, and nobody typed it.
+    """
     texts = [(text_at(block, "text") or "").strip() for block in content_blocks(message) if block.get("type") == "text"]
-    return "\n\n".join(text for text in texts if text) or None
+    return "\n\n".join(text for text in texts if text and not _REMINDER.fullmatch(text)) or None
 
 
 def is_noise(text: str) -> bool:

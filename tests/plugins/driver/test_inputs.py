@@ -113,7 +113,7 @@ class TestInject:
     @pytest.mark.behaviour("D-237")
     async def test_what_is_no_message_is_refused_before_it_is_queued(self, rig):
         length = len(rig.agent.session)
-        for bad in (Message("", (Text("x"),), UserSource()), Message("m", (Text("\ud800"),), UserSource())):
+        for bad in (Message("m", (Text(5),), UserSource()), Message("m", (Text("\ud800"),), UserSource())):
             with pytest.raises(EventRefused):
                 rig.agent.inject(bad)
         assert len(rig.agent.inbox) == 0

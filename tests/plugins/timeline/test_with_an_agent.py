@@ -156,6 +156,34 @@ async def test_an_echo_with_the_id_and_text_of_the_prompt_adds_no_row_however_of
     assert text_of(row) == "go"
 
 
+@pytest.mark.behaviour("P-248")
+@pytest.mark.parametrize(("given", "ours"), [(None, False), ("", False), (" \n", False), ("  {} ", True), ("{}", True)])
+async def test_a_blank_id_of_our_message_counts_as_none_and_another_one_is_trimmed(host, agent, provider, given, ours):
+    async def echo(session, request):
+        mine = None if given is None else given.format(request.messages[-1].id)
+        session.emit(
+            UserEcho(text="other words", provider_message_id="native", client_message_id=mine, turn_id=session.turn)
+        )
+        session.end()
+
+    provider.starting = echo
+    await agent.run("go")
+    told = [row.data.get("provider_message_id") for row in await rows_of_prompts(host, agent)]
+    assert told == ["native" if ours else None]  # one that names nobody was typed elsewhere, and opens a turn
+
+
+@pytest.mark.behaviour("P-249")
+@pytest.mark.parametrize("ident", ["", "  ", "\t"])
+async def test_a_message_without_an_id_is_given_one_and_another_keeps_its_own(host, agent, ident):
+    sent = agent.followup(Message(ident, (Text("first"),), UserSource()))
+    await agent.when_idle()
+    await agent.run(Message("mine", (Text("second"),), UserSource()))
+    ids = [row.data["message"]["id"] for row in await rows_of_prompts(host, agent)]
+    assert ids == [sent.id, "mine"]
+    assert len(sent.id) > len(ident)
+    assert sent.id.strip()
+
+
 @pytest.mark.behaviour("P-242")
 async def test_what_was_typed_elsewhere_under_another_id_is_a_row_of_its_own(host, agent, provider):
     await agent.run("go")

@@ -23,6 +23,7 @@ from claude_recordings import VERSIONS
 
 from greenroom import providers as p
 from greenroom_claude import Translator
+from greenroom_claude._history import prompt_text
 from greenroom_claude._tasks import from_text
 
 PARENT = {"parent_tool_use_id": "t1", "agent_id": "child", "subagent_type": "Explore", "task_description": "Look"}
@@ -209,6 +210,32 @@ class TestCompaction:
     )
     def test_what_nobody_typed_is_no_user_message(self, frame) -> None:
         assert of(p.UserEcho | p.Notice, feed(begun("a"), frame)) == []
+
+
+ENVELOPES = (
+    "<task-notification><task-id>t</task-id><status>completed</status></task-notification>",
+    "<system-reminder>The list of todos is empty.</system-reminder>",
+    "<local-command-caveat>What follows was printed by a command.</local-command-caveat>",
+    "<local-command-stdout></local-command-stdout>",
+    "[Request interrupted by user]",
+)
+
+
+@pytest.mark.behaviour("P-247")
+@pytest.mark.parametrize("envelope", ENVELOPES)
+def test_what_the_system_wraps_is_no_user_message_neither_live_nor_in_the_history(envelope: str) -> None:
+    assert of(p.UserEcho, feed(begun("a"), prompt("u", envelope), result("a"))) == []
+    assert prompt_text(prompt("u", envelope)) is None
+    assert [event.text for event in of(p.UserEcho, feed(begun("a"), prompt("u", "typed"), result("a")))] == ["typed"]
+    assert prompt_text(prompt("u", "typed")) == "typed"
+
+
+@pytest.mark.behaviour("P-247")
+def test_a_reminder_beside_a_prompt_is_left_out_of_it() -> None:
+    typed, frame = "typed <system-reminder>by me</system-reminder>?", prompt("u", "")
+    frame["message"]["content"] = [{"type": "text", "text": said} for said in (typed, ENVELOPES[1])]
+    [echo] = of(p.UserEcho, feed(begun("a"), frame, result("a")))
+    assert echo.text == prompt_text(frame) == typed
 
 
 class TestNews:

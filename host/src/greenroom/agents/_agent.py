@@ -41,10 +41,10 @@ Prompt = Message | str
 
 
 def message_of(prompt: Prompt, source: Source | None = None) -> Message:
-    """Make a message of a text, with a random id; a message is returned as it is."""
-    if isinstance(prompt, Message):
-        return prompt
-    return Message(str(uuid.uuid4()), (Text(prompt),), source or UserSource())
+    """Make a message of a text, with a random id; a message keeps its id, unless that is blank."""
+    if not isinstance(prompt, Message):
+        return Message(str(uuid.uuid4()), (Text(prompt),), source or UserSource())
+    return prompt if prompt.id.strip() else Message(str(uuid.uuid4()), prompt.content, prompt.source)
 
 
 class Agent:

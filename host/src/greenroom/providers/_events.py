@@ -179,6 +179,11 @@ class UserEcho(_TurnEvent, frozen=True, tag="user_echo"):
     provider_message_id: str
     client_message_id: str | None = None
 
+    @property
+    def repeats(self) -> str | None:
+        """The id of our message that it repeats; a blank one counts as none."""
+        return (self.client_message_id or "").strip() or None
+
 
 SubAgentItem = TextDelta | ReasoningDelta | ToolStarted | ToolProgress | ToolFinished | UserEcho
 """What may stand in the line of a provider-owned sub-agent."""

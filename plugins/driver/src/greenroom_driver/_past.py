@@ -248,7 +248,7 @@ class _HistoryReader:
 
     def _user(self, event: p.UserEcho) -> int:
         given = event.provider_message_id.strip()
-        ids = {given, (event.client_message_id or "").strip()} - {""}
+        ids = {given, event.repeats or ""} - {""}
         return self._add("user", said(event.text), ids=ids, named=bool(given), whole=bool(given))
 
     def _delta(self, event: p.TextDelta | p.ReasoningDelta, anonymous: tuple[str, int] | None) -> int:

@@ -159,7 +159,7 @@ class Runs:
         self,
         mint: Callable[[], str],
         *,
-        known: Callable[[UserEcho], bool] = lambda echo: echo.client_message_id is not None,
+        known: Callable[[UserEcho], bool] = lambda echo: echo.repeats is not None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._mint = mint

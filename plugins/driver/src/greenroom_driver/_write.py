@@ -147,8 +147,9 @@ class Writer:
 
     def knows(self, echo: p.UserEcho) -> bool:
         """Whether the provider repeats a message of ours, by its id or, where it has none, by the words."""
-        if echo.client_message_id is not None:
-            return echo.client_message_id in self.prompts or echo.client_message_id in self._acknowledged
+        mine = echo.repeats
+        if mine is not None:
+            return mine in self.prompts or mine in self._acknowledged
         return echo.provider_message_id.strip() in self._acknowledged or echo.text in self.prompts.values()
 
     def event(self, event: p.ProviderEvent, owner: str | None = None, following: object = None) -> None:
@@ -296,7 +297,7 @@ class Writer:
             self._session.append("user/acknowledged", v.UserAcknowledged(given, given))
 
     def _acknowledge(self, event: p.UserEcho) -> None:
-        mine = event.client_message_id
+        mine = event.repeats
         if mine is None:
             mine = next((id_ for id_, text in self.prompts.items() if text == event.text), None)
         if mine is None:
