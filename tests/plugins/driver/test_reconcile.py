@@ -70,6 +70,14 @@ def test_a_text_whose_rest_was_lost_is_completed_also_without_an_id():
     assert (list(plan.add), dict(plan.complete)) == ([], {1: 1})
 
 
+def test_a_prompt_that_went_along_with_context_just_before_a_crash_is_known():
+    ours = [Item("user", "go  on", 4, frozenset({"client"}), whole=False)]
+    theirs = [named("user", "the files have changed\n\ngo on", "u"), named("text", "I do", "m")]
+    plan = reconcile(ours, theirs, frozenset({4}))
+    assert (list(plan.add), dict(plan.complete)) == ([1], {0: 0})
+    assert list(reconcile(ours, theirs).add) == [0, 1]  # one that was never delivered says nothing about theirs
+
+
 def test_what_stands_between_known_items_was_told_in_another_way_and_is_left():
     ours = [named("user", "go", "u"), named("text", "end", "m2")]
     theirs = [named("user", "go", "u"), named("reasoning", "hidden", "m1"), named("text", "end", "m2")]

@@ -65,7 +65,7 @@ def reconcile(ours: Sequence[Item], theirs: Sequence[Item], unfinished: frozense
     item: items with an id of the provider, and the others too if our turn is `unfinished` (its end was lost). What
     stands before it was told live in another way.
     """
-    found = match(ours, theirs)
+    found = match(ours, theirs, unfinished)
     last: dict[int, int] = {}
     for place, mine in enumerate(found):
         if mine is not None and theirs[place].kind in PRIMARY:
@@ -98,16 +98,16 @@ def _ends(here: Item, there: Item) -> bool:
     return len(there.content) > len(here.content) and there.content.startswith(here.content)
 
 
-def match(ours: Sequence[Item], theirs: Sequence[Item]) -> list[int | None]:
+def match(ours: Sequence[Item], theirs: Sequence[Item], unfinished: frozenset[int] = frozenset()) -> list[int | None]:
     """For each of theirs the place of the same item in ours, or None; no item of ours is given twice."""
-    return _Matching(ours, theirs).run()
+    return _Matching(ours, theirs, unfinished).run()
 
 
 class _Matching:
     """Pairs of the same items, found from the surest to the least sure sign."""
 
-    def __init__(self, ours: Sequence[Item], theirs: Sequence[Item]) -> None:
-        self._ours, self._theirs = ours, theirs
+    def __init__(self, ours: Sequence[Item], theirs: Sequence[Item], unfinished: frozenset[int]) -> None:
+        self._ours, self._theirs, self._unfinished = ours, theirs, unfinished
         self._found: list[int | None] = [None] * len(theirs)
         self._taken = [False] * len(ours)
 
@@ -170,6 +170,18 @@ class _Matching:
                 if not self._taken[mine] and self._try(place, mine):
                     break
         self._beginnings(self._left_ours(), self._left_theirs())
+        self._endings()
+
+    def _endings(self) -> None:
+        """A prompt that was handed over together with context, just before a crash, is the last part of theirs."""
+        for mine in self._left_ours():
+            asked = self._ours[mine]
+            if asked.kind != "user" or asked.whole or asked.turn not in self._unfinished or not asked.key[1]:
+                continue
+            for place in self._left_theirs():
+                there = self._theirs[place]
+                if there.kind == "user" and there.key[1].endswith(asked.key[1]) and self._try(place, mine):
+                    break
 
     def _beginnings(self, ours: Sequence[int], theirs: Sequence[int]) -> None:
         """A text whose rest was lost here is the one that begins like it."""
