@@ -16,7 +16,7 @@ from greenroom.sessions.vocabulary import JsonObject
 from ._address import reachable
 from ._connection import BROKEN, CHUNK
 from ._errors import gone, raised
-from ._wire import PROTOCOL, Incoming, Lines, encode, read_incoming, read_object
+from ._wire import ABSENT, PROTOCOL, Incoming, Lines, encode, read_incoming, read_object
 
 IDLE: Final = 4
 """Connections that are kept for the next call."""
@@ -58,18 +58,18 @@ class Line:
             said = await self._next()
             if said.error is not None:
                 raise raised(said.error)
-            if said.result is not None:
+            if said.result is not ABSENT:
                 return read_object(said.result)
 
     async def update(self) -> JsonObject | None:
         """The next update of what was asked; None at its end. Cancelled: nothing was taken."""
         while True:
             said = await self._next()
-            if said.update is not None:
+            if said.update is not ABSENT:
                 return read_object(said.update)
             if said.error is not None:
                 raise raised(said.error)
-            if said.end is not None:
+            if said.end is not ABSENT:
                 return None
 
     async def _next(self) -> Incoming:

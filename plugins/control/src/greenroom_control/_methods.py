@@ -74,7 +74,7 @@ class Subscribe(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Events(Struct, frozen=True, forbid_unknown_fields=True):
     agent: str
-    seq: int = 0
+    seq: int | None = None
 
 
 class Send(Struct, frozen=True, forbid_unknown_fields=True):
@@ -170,15 +170,17 @@ async def _events(call: Call[Events]) -> None:
     session_id = await call.desk.readable(call.params.agent)
     session = call.host.sessions.get(session_id)
     agent = call.host.agents.get(session_id)
-    call.opened({"agent": session_id})
     if session is None or agent is None:
-        await _stored(call, session_id)
+        length = (await call.host.sessions.store.entry(session_id)).next_seq
+        call.opened({"agent": session_id, "next": length})
+        await _stored(call, session_id, length)
     else:
+        call.opened({"agent": session_id, "next": len(session)})
         await _live(call, session, agent)
 
 
-async def _stored(call: Call[Events], session_id: str) -> None:
-    seq = call.params.seq
+async def _stored(call: Call[Events], session_id: str, length: int) -> None:
+    seq = length if call.params.seq is None else call.params.seq
     while events := await call.host.sessions.store.read_from(session_id, seq, limit=EVENTS):
         for event in events:
             await call.update(event_to_json(event))
@@ -187,7 +189,7 @@ async def _stored(call: Call[Events], session_id: str) -> None:
 
 async def _live(call: Call[Events], session: Session, agent: Agent) -> None:
     """Follow the log until the agent has left."""
-    seq = max(call.params.seq, 0)
+    seq = len(session) if call.params.seq is None else max(call.params.seq, 0)
     while True:
         news = anyio.Event()
         undo = session.observe(lambda _event: news.set())  # noqa: B023 - it is taken back before the next round
@@ -208,7 +210,8 @@ async def _live(call: Call[Events], session: Session, agent: Agent) -> None:
 def _message(text: str | None, message: Message | None) -> Message | None:
     if message is not None and text is not None:
         raise ValueError("give a text or a message, not both")
-    return message_of(text) if text is not None else message
+    given = text if text is not None else message
+    return message_of(given) if given is not None else None
 
 
 async def _send(call: Call[Send]) -> dict[str, object]:

@@ -13,6 +13,8 @@ PROTOCOL: Final = 1
 MAX_LINE: Final = 4 << 20
 """Bytes of a line that a host takes: an event holds at most 1 MiB, and escapes in JSON may make more of it."""
 
+ABSENT: Final = Raw()
+"""What stands for a part that is not there."""
 _NOTHING: Final = Raw(b"{}")
 
 
@@ -33,14 +35,14 @@ class Refusal(Struct, frozen=True, omit_defaults=True):
 
 
 class Incoming(Struct, frozen=True):
-    """What a client gets; exactly one of the parts beside `id` is there."""
+    """What a client gets; exactly one of the parts beside `id` is there, the others are `ABSENT`."""
 
     id: int | str | None = None
-    result: Raw | None = None
+    result: Raw = ABSENT
     error: Refusal | None = None
-    update: Raw | None = None
-    progress: Raw | None = None
-    end: Raw | None = None
+    update: Raw = ABSENT
+    progress: Raw = ABSENT
+    end: Raw = ABSENT
 
 
 encode: Final = msgspec.json.Encoder().encode
