@@ -96,6 +96,23 @@ def log(
         sys.exit(130)
 
 
+@click.command(epilog="Example: greenroom attach last")
+@click.argument("session_id", metavar="ID|last")
+@click.pass_obj
+def attach(state: CliState, *, session_id: str) -> None:
+    """Follow an agent, say something to it, answer its questions.
+
+    It works through the process that has the session, and opens it here if there is none. A line goes into the
+    running turn, or opens one; while a question is open it is the answer. Ctrl-C leaves; the agent goes on if
+    another process has it.
+    """
+    import anyio
+
+    from greenroom_driver.cli._attach import attach_to
+
+    sys.exit(anyio.run(attach_to, state, session_id))
+
+
 @click.group()
 def providers() -> None:
     """List and check what can run an agent."""
@@ -108,25 +125,16 @@ def list_(state: CliState, *, as_json: bool) -> None:
     """List the kinds of providers and what they can do."""
     import anyio
 
-    async def main() -> list[dict[str, object]]:
-        async with state.host() as host:
-            return [
-                {
-                    "id": spec.id,
-                    "label": spec.label,
-                    "steps": spec.steps,
-                    "capabilities": sorted(capability.value for capability in spec.capabilities),
-                }
-                for spec in host.providers.values()
-            ]
+    from greenroom_driver.cli._providers import list_providers
 
-    rows = anyio.run(main)
+    rows = anyio.run(list_providers, state)
     if as_json:
         emit_json(rows)
     elif not rows:
         fail("no plugin brings a provider", hint="pip install greenroom-replay")
     else:
-        table(("provider", "label", "steps"), [(row["id"], row["label"], row["steps"]) for row in rows])
+        head = ("id", "label", "steps", "enabled")
+        table(("provider", *head[1:]), [tuple(row[name] for name in head) for row in rows])
 
 
 @providers.command(epilog="Example: greenroom providers check")
@@ -148,7 +156,7 @@ def check(state: CliState, *, provider_id: str | None, as_json: bool) -> None:
         for row in rows:
             if row["hint"]:
                 click.echo(f"hint: {row['hint']}", err=True)
-    sys.exit(0 if all(row["usable"] for row in rows) else 1)
+    sys.exit(0 if all(row["usable"] is not False for row in rows) else 1)
 
 
 def _ask_prompt() -> str:

@@ -10,7 +10,7 @@ import anyio
 import click
 
 from greenroom import Host
-from greenroom.agents import AgentError
+from greenroom.agents import AgentError, ProviderCatalogue, ProviderEntry
 from greenroom.cli import CliState
 from greenroom.errors import GreenroomError
 from greenroom.providers import Availability, ProviderSpec
@@ -30,14 +30,16 @@ async def choose(host: Host, wanted: str | None) -> tuple[str, str | None]:
     """
     if wanted is not None:
         return wanted, None
-    others = [spec for spec in host.providers.values() if spec.id != FALLBACK]
+    catalogue = host.service(ProviderCatalogue)
+    disabled = catalogue.disabled if catalogue is not None else ()
+    others = [spec for spec in host.providers.values() if spec.id != FALLBACK and spec.id not in disabled]
     if others:  # a probe starts programs; nobody should wonder what is going on
         click.secho(f"looking for an account: {', '.join(spec.label for spec in others)}", dim=True, err=True)
     answers = await _probe_all(others)
     for spec in others:
         if answers[spec.id].ok:
             return spec.id, None
-    if FALLBACK not in host.providers:
+    if FALLBACK not in host.providers or FALLBACK in disabled:
         names = ", ".join(spec.id for spec in others) or "none"
         raise AgentError(f"no provider can be used here (installed: {names})", hint="greenroom providers check")
     why = "no other provider is installed"
@@ -69,37 +71,69 @@ async def probe(spec: ProviderSpec) -> Availability:
         return Availability(ok=False, problem=f"{type(error).__name__}: {error}")
 
 
+async def list_providers(state: CliState) -> list[dict[str, object]]:
+    """A row for each provider; none is asked anything."""
+    async with state.host() as host:
+        catalogue = host.service(ProviderCatalogue)
+        disabled = catalogue.disabled if catalogue is not None else ()
+        return [
+            {
+                "id": spec.id,
+                "label": spec.label,
+                "steps": spec.steps,
+                "enabled": spec.id not in disabled,
+                "capabilities": sorted(capability.value for capability in spec.capabilities),
+            }
+            for spec in host.providers.values()
+        ]
+
+
 async def check_providers(state: CliState, wanted: str | None) -> list[dict[str, object]]:
-    """A row for each provider, or for one.
+    """A row for each provider, or for one; `usable` is None of one that is disabled.
 
     Raises:
         GreenroomError: there is no such provider, or none at all.
     """
     async with state.host() as host:
-        specs = [spec for spec in host.providers.values() if wanted in (None, spec.id)]
-        if not specs:
+        catalogue = host.service(ProviderCatalogue)
+        if catalogue is not None:
+            entries = await catalogue.refresh(wanted)
+        else:
+            specs = [spec for spec in host.providers.values() if wanted in (None, spec.id)]
+            entries = [await _entry(spec) for spec in specs]
+        if not entries:
             known = ", ".join(host.providers) or "none"
             raise GreenroomError(f"there is no provider {wanted or ''}".strip(), hint=f"installed: {known}")
-        answers = await _probe_all(specs)
-        return [await _row(spec, answers[spec.id]) for spec in specs]
+        return [_row(entry) for entry in entries]
 
 
-async def _row(spec: ProviderSpec, found: Availability) -> dict[str, object]:
+async def _entry(spec: ProviderSpec) -> ProviderEntry:
+    """What a provider says of itself, where no plugin keeps a catalogue."""
+    found = await probe(spec)
+    if not found.ok:
+        return ProviderEntry(id=spec.id, label=spec.label, status="unavailable", availability=found)
+    try:
+        with anyio.fail_after(CHECK_LIMIT):
+            catalogue = await spec.load().catalogue(cwd=Path.cwd())
+    except Exception as error:  # noqa: BLE001 - a plugin's code; the rest of the row is still worth showing
+        return ProviderEntry(id=spec.id, label=spec.label, status="error", availability=found, problem=str(error))
+    return ProviderEntry(id=spec.id, label=spec.label, status="ready", availability=found, catalogue=catalogue)
+
+
+def _row(entry: ProviderEntry) -> dict[str, object]:
+    found = entry.availability or Availability(ok=False)
     models: str | None = None
-    if found.ok:
-        try:
-            with anyio.fail_after(CHECK_LIMIT):
-                catalogue = await spec.load().catalogue(cwd=Path.cwd())
-            models = ", ".join(model.id for model in catalogue.models) or None
-        except Exception as error:  # noqa: BLE001 - a plugin's code; the rest of the row is still worth showing
-            models = f"unknown ({error})"
+    if entry.catalogue is not None:
+        models = ", ".join(model.id for model in entry.catalogue.models) or None
+    elif found.ok:
+        models = f"unknown ({entry.problem})"
     return {
-        "provider": spec.id,
-        "usable": found.ok,
+        "provider": entry.id,
+        "usable": None if entry.status == "disabled" else found.ok,
         "version": found.version,
         "binary": found.binary,
         "login": found.login,
         "models": models,
-        "problem": found.problem,
-        "hint": found.hint,
+        "problem": "disabled" if entry.status == "disabled" else None if found.ok else entry.problem or found.problem,
+        "hint": None if found.ok else entry.hint or found.hint,
     }

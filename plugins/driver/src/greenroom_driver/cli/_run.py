@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import anyio
 import click
-import msgspec
 from anyio.abc import TaskGroup
 
 from greenroom import Host
 from greenroom.agents import Agent, AgentDirectory, AgentOptions, AgentSpec, Canceled, Cause, TurnStream, message_of
 from greenroom.cli import CliState, fail
 from greenroom.errors import GreenroomError
-from greenroom.providers import PermissionRequest
-from greenroom.sessions import Event, Message, event_to_json
+from greenroom.sessions import Message
 
-from ._ask import decide
 from ._providers import choose
-from ._transcript import Transcript
+from ._remote import CONTINUE, RemoteRun, created_elsewhere, owner_of
+from ._screen import Ending, Screen, interrupts
 
 LAST: Final = "last"
-CONTINUE: Final = "Continue."
-"""The prompt of a session that is continued without one and has none waiting."""
-INTERRUPTED: Final = 130
-"""Exit status after Ctrl-C, as a shell has it: 128 + SIGINT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +48,64 @@ async def run_prompt(state: CliState, order: Order) -> int:
         GreenroomError: it could not begin.
     """
     async with state.host() as host:
-        agent, end = await _agent(host, order)
-        try:
-            return await _Run(agent, order).go()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await end()
+        if order.session is not None:
+            return await _continue(host, order, await newest(host) if order.session == LAST else order.session)
+        return await _begin(host, order, order.new or str(uuid.uuid4()))
 
 
-async def _agent(host: Host, order: Order) -> tuple[Agent, Callable[[], Awaitable[None]]]:
-    """The agent that does it, and how to end it; kept by the host's keeper of agents, if a plugin is one."""
-    directory = host.service(AgentDirectory)
-    if order.session is not None:
-        session_id = await newest(host) if order.session == LAST else order.session
-        options = AgentOptions(provider=order.provider, model=order.model)
-        if directory is not None:
-            agent = await directory.open(session_id, options)
-            return agent, lambda: directory.close(agent.id)
-        handle = await host.agents.resume(session_id, options, owner=host.scope)
-        return handle.agent, handle.dispose
+async def _continue(host: Host, order: Order, session_id: str) -> int:
+    """Go on with a session: in the process that owns it, or here."""
+    async with owner_of(host, session_id) as remote:
+        if remote is not None:
+            if order.provider is not None:
+                fail(f"session {session_id} is driven by another process, with its provider", hint="omit --provider")
+            if order.model is not None:
+                await remote.use_model(order.model)
+            return await RemoteRun(remote, order.prompt, as_json=order.as_json).go()
+    options = AgentOptions(provider=order.provider, model=order.model)
+    async with opened(host, session_id, options) as agent:
+        return await _Run(agent, order).go()
+
+
+async def _begin(host: Host, order: Order, session_id: str) -> int:
+    """Begin a session: in the host that serves the data directory, or here."""
     provider, told = await choose(host, order.provider)
     if told is not None:
         click.secho(told, fg="yellow", err=True)
-    options = AgentOptions(provider=provider, model=order.model)
-    spec = AgentSpec(id=order.new, cwd=(order.cwd or Path.cwd()).resolve(), options=options)
+    cwd = (order.cwd or Path.cwd()).resolve()
+    async with created_elsewhere(host, session_id, provider, cwd, order.model) as remote:
+        if remote is not None:
+            return await RemoteRun(remote, order.prompt or CONTINUE, as_json=order.as_json).go()
+    spec = AgentSpec(id=session_id, cwd=cwd, options=AgentOptions(provider=provider, model=order.model))
+    agent, end = await _create(host, spec)
+    try:
+        return await _Run(agent, order).go()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await end()
+
+
+@asynccontextmanager
+async def opened(host: Host, session_id: str, options: AgentOptions) -> AsyncIterator[Agent]:
+    """A stored session's agent in this host; it is closed at the end."""
+    directory = host.service(AgentDirectory)
+    end: Callable[[], Awaitable[None]]
+    if directory is not None:
+        agent = await directory.open(session_id, options)
+        end = partial(directory.close, agent.id)
+    else:
+        handle = await host.agents.resume(session_id, options, owner=host.scope)
+        agent, end = handle.agent, handle.dispose
+    try:
+        yield agent
+    finally:
+        with anyio.CancelScope(shield=True):
+            await end()
+
+
+async def _create(host: Host, spec: AgentSpec) -> tuple[Agent, Callable[[], Awaitable[None]]]:
+    """A new agent of this host, and how to end it; kept by the host's keeper of agents, if a plugin is one."""
+    directory = host.service(AgentDirectory)
     if directory is not None:
         agent = await directory.create(spec)
         return agent, lambda: directory.close(agent.id)
@@ -100,18 +127,15 @@ class _Run:
     def __init__(self, agent: Agent, order: Order) -> None:
         waiting = agent.inbox.next_turn
         self._agent = agent
-        self._order = order
         self._prompt: Message = (
             waiting[-1] if waiting and order.prompt is None else message_of(order.prompt or CONTINUE)
         )
         self._judge = TurnStream(agent, self._prompt)
-        self._transcript = Transcript(echo_prompts=bool(waiting) or order.prompt is None)
-        self._began = time.monotonic()
+        echo = bool(waiting) or order.prompt is None
+        self._screen = Screen(agent.respond, as_json=order.as_json, echo_prompts=echo)
         self._at = len(agent.session)
         self._news = anyio.Event()
         self._over = anyio.Event()
-        self._asking = anyio.Lock()
-        self._asked: dict[str, anyio.CancelScope] = {}
         self._canceled = False
 
     async def go(self) -> int:
@@ -133,7 +157,9 @@ class _Run:
                 tasks.cancel_scope.cancel()
         finally:
             undo()
-        return self._close()
+        result = self._judge.result
+        ending = Ending(result.turn, result.reason, result.usage) if result is not None else Ending()
+        return self._screen.close(self._agent.id, ending, canceled=self._canceled)
 
     # what ends it
 
@@ -149,15 +175,10 @@ class _Run:
             self._over.set()
 
     async def _listen(self, tasks: TaskGroup) -> None:
-        """The first Ctrl-C cancels the turn and keeps the queue; the second one leaves at once."""
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for _signal in signals:
-                if self._canceled:
-                    os._exit(INTERRUPTED)
-                self._canceled = True
-                click.secho("\ncanceling the turn; once more to leave at once", fg="yellow", err=True)
-                tasks.start_soon(self._cancel)
-                tasks.start_soon(self._keep)
+        async for _signal in interrupts():
+            self._canceled = True
+            tasks.start_soon(self._cancel)
+            tasks.start_soon(self._keep)
 
     async def _keep(self) -> None:
         """Make the session durable, so that leaving at once loses nothing of it."""
@@ -167,30 +188,6 @@ class _Run:
     async def _cancel(self) -> None:
         if await self._agent.cancel(Cause("user"), keep_inbox=True) is Canceled.REFUSED:
             click.secho("the provider did not end the turn: it goes on", fg="yellow", err=True)
-
-    def _close(self) -> int:
-        result = self._judge.result
-        session = self._agent.id
-        if result is None:
-            self._note(f"the prompt waits in the queue: greenroom run --session {session}")
-        if self._order.as_json:
-            self._line(
-                msgspec.json.encode(
-                    {
-                        "session": session,
-                        "turn": result.turn if result is not None else None,
-                        "reason": result.reason if result is not None else None,
-                        "usage": result.usage if result is not None else None,
-                        "seconds": round(time.monotonic() - self._began, 3),
-                    }
-                )
-            )
-        else:
-            usage = result.usage if result is not None else None
-            self._transcript.summary(session, time.monotonic() - self._began, usage)
-        if result is not None and result.reason.kind == "completed":
-            return 0
-        return INTERRUPTED if self._canceled else 1
 
     # what is printed
 
@@ -205,41 +202,5 @@ class _Run:
             if event.seq < self._at:
                 continue  # printed while this read was under way
             self._at = event.seq + 1
-            self._show(event)
-            if event.type == "permission/asked":
-                tasks.start_soon(self._ask, event.data.request)
-            elif event.type == "permission/answered" and event.data.request_id in self._asked:
-                self._asked[event.data.request_id].cancel()
+            self._screen.show(event, tasks)
         sys.stdout.flush()
-
-    def _show(self, event: Event) -> None:
-        if self._order.as_json:
-            self._line(event_to_json(event))
-        else:
-            self._transcript.show(event)
-
-    def _line(self, line: bytes) -> None:
-        sys.stdout.write(line.decode() + "\n")
-
-    def _note(self, text: str) -> None:
-        if not self._order.as_json:
-            self._transcript.finish()
-        click.secho(text, fg="yellow", err=True)
-
-    # questions
-
-    async def _ask(self, request: PermissionRequest) -> None:
-        with anyio.CancelScope() as scope:
-            self._asked[request.id] = scope
-            async with self._asking:
-                if request.id in self._agent.questions:
-                    await self._answer(request)
-        del self._asked[request.id]
-
-    async def _answer(self, request: PermissionRequest) -> None:
-        response = await decide(request, ask=not self._order.as_json)
-        try:
-            with anyio.CancelScope(shield=True):  # its own event in the log must not take the answer back
-                await self._agent.respond(request.id, response)
-        except GreenroomError as error:
-            self._note(f"the answer did not arrive: {error.args[0]}")
