@@ -49,7 +49,7 @@ KERNEL = {
     "hooks": """
         _async_callers _callers _engine _feed _foreign _hooks _impl _kinds _order _signatures _staging
     """.split(),  # noqa: SIM905 - a list of words, one a line would fill the screen
-    "scopes": ["_effect", "_layers", "_scope", "_services"],
+    "scopes": ["_effect", "_layers", "_scope", "_services", "_tasks"],
     "plugins": ["_host", "_lifecycle", "_loading", "_records"],
     "settings": ["_settings"],
 }

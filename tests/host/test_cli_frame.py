@@ -173,6 +173,39 @@ def test_trace_hooks_prints_every_outcome_to_stderr(site, capsys, fails: bool) -
     assert lines[0].endswith("raised ValueError: no\\x1b[2J" if fails else "-> None")
 
 
+STUBBORN = """
+    import anyio, click, greenroom
+
+    @greenroom.hookimpl
+    async def activate(scope):
+        began = anyio.Event()
+        async def work():
+            with anyio.CancelScope(shield=True):
+                began.set()
+                await anyio.sleep_forever()
+        scope.spawn(work, name="indexer")
+        scope._grace = 0.01
+        await began.wait()
+
+    @click.command()
+    @click.pass_obj
+    def command(state):
+        async def main():
+            async with state.host():
+                click.echo("done")
+        anyio.run(main)
+"""
+
+
+def test_a_command_ends_although_a_task_of_a_plugin_does_not(site) -> None:
+    entries = "[greenroom]\nstubborn = stubborn_mod\n" + commands(stubborn="stubborn_mod:command")
+    site.dist("dist-a", entries=entries, modules={"stubborn_mod.py": STUBBORN})
+    with start("stubborn", site=site.folder) as process:
+        out, err = process.communicate()
+    assert (process.returncode, out) == (1, "done\n")
+    assert "error: left behind: background task 'indexer' of plugin dist-a:stubborn does not end\n" in err
+
+
 def test_without_the_option_no_trace_is_printed(site, capsys) -> None:
     entries = "[greenroom]\ntraced = traced_mod\n" + commands(traced="traced_mod:command")
     site.dist("dist-a", entries=entries, modules={"traced_mod.py": "FAILS = False\n" + textwrap.dedent(HOSTING)})

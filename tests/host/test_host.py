@@ -12,6 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from pydantic import BaseModel
+from trio.testing import MockClock
 
 from greenroom import Host, hookimpl, load_settings
 from greenroom.errors import GreenroomError, NameTaken, PluginError
@@ -336,6 +337,54 @@ async def test_a_service_is_found_while_its_plugin_is_active(host):
     assert "local:offer" in second.error
     await host.unload("offer")
     assert host.service(Greeter) is None
+
+
+class Stubborn:
+    """Has a task that ignores its cancellation until it is told."""
+
+    def __init__(self):
+        self.over = anyio.Event()
+
+    @hookimpl
+    async def activate(self, scope):
+        began = anyio.Event()
+
+        async def work():
+            with anyio.CancelScope(shield=True):
+                began.set()
+                await self.over.wait()
+
+        scope.spawn(work, name="indexer")
+        await began.wait()
+
+
+AT_ONCE = ("trio", {"clock": MockClock(autojump_threshold=0)})
+
+
+@pytest.mark.parametrize("anyio_backend", [AT_ONCE])
+async def test_a_task_that_ignores_its_cancellation_keeps_no_unload_and_is_named(host, anyio_backend):
+    await host.load(plugin := Stubborn(), name="stubborn")
+    record = await host.unload("stubborn")
+    assert record.state == "failed"
+    said = "background task 'indexer' of plugin local:stubborn ignores its cancellation for 15 s"
+    assert said in record.error
+    found = [(d.code, d.plugin) for d in host.diagnostics.recent if said in d.text]
+    assert found == [("cleanup_failed", "local:stubborn")]
+    plugin.over.set()
+
+
+@pytest.mark.parametrize("anyio_backend", [AT_ONCE])
+async def test_who_leaves_a_host_is_told_what_keeps_it(anyio_backend):
+    told = []
+
+    def stuck(tasks):
+        told.extend(tasks)
+        plugin.over.set()
+
+    plugin = Stubborn()
+    async with Host(plugins={"good": Quiet(), "stubborn": plugin}) as host:
+        host.stuck = stuck
+    assert told == ["'indexer' of plugin local:stubborn does not end"]
 
 
 async def test_leaving_the_host_unloads_in_reverse_order(anyio_backend):

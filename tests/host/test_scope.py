@@ -32,6 +32,7 @@ class Ground:
     def __init__(self, tasks):
         self.tasks = tasks
         self.reports = []
+        self.left = {}
 
     def report(self, code, error, scope):
         self.reports.append((code, str(error), scope.label))
@@ -538,6 +539,56 @@ async def test_a_task_that_dies_of_a_stray_cancellation_is_a_crash(anyio_backend
         scope.spawn(stray)
         await scope._gone.wait()
     assert isinstance(scope.crash.__cause__, asyncio.CancelledError)
+
+
+async def stubborn(began, over):
+    with anyio.CancelScope(shield=True):
+        began.set()
+        await over.wait()
+
+
+async def test_a_task_that_ignores_its_cancellation_is_named_and_the_scope_ends_without_it():
+    log, began, over = [], anyio.Event(), anyio.Event()
+    async with floor() as ground:
+        scope = await opened(ground)
+        scope.undo(lambda: log.append("undone"))
+        scope.spawn(Background(log))
+        scope.spawn(stubborn, began, over, name="indexer")
+        await began.wait()
+        await scope.aclose()
+        assert (scope.state, log) == ("gone", ["cancelled", "undone"])
+        said = "background task 'indexer' of plugin a ignores its cancellation for 0.15 s, and goes on"
+        assert ground.reports == [("cleanup_failed", said, "plugin a")]
+        assert [str(error) for error in scope.errors] == [said]
+        assert scope.left_behind == ("indexer",)
+        over.set()
+        await anyio.wait_all_tasks_blocked()
+        assert scope.left_behind == ()
+
+
+async def test_what_a_task_raises_that_was_left_behind_is_reported():
+    began, over = anyio.Event(), anyio.Event()
+
+    async def late():
+        await stubborn(began, over)
+        raise ValueError("late")
+
+    async with floor() as ground:
+        scope = await opened(ground)
+        scope.spawn(late)
+        await began.wait()
+        await scope.aclose()
+        over.set()
+        await anyio.wait_all_tasks_blocked()
+        assert ground.reports[1:] == [("cleanup_failed", "late", "plugin a")]
+
+
+async def test_a_task_that_was_to_begin_with_a_scope_that_never_did_is_not_waited_for():
+    async with floor() as ground:
+        scope = scope_on(ground)
+        scope.spawn(Background())
+        await scope.aclose()
+        assert (scope.state, ground.reports) == ("gone", [])
 
 
 async def test_a_task_that_ends_by_itself_ends_nothing_else():

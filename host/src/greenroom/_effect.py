@@ -29,6 +29,10 @@ class Ground(Protocol):
     def tasks(self) -> TaskGroup:
         """The host's task group, in which the tasks of all scopes live."""
 
+    @property
+    def left(self) -> dict[Scope, None]:
+        """The scopes that ended without one of their tasks, an ordered set."""
+
     def report(self, code: str, error: BaseException, scope: Scope) -> None:
         """Take the error of a clean-up or of a background task to the diagnostics."""
 

@@ -45,7 +45,7 @@ class _Ground:
 
     tasks: TaskGroup
     host: Host
-    left: list[Scope] = field(default_factory=list)
+    left: dict[Scope, None] = field(default_factory=dict)
 
     def report(self, code: str, error: BaseException, scope: Scope) -> None:
         self.host.diagnostics.failed(code, error, plugin=scope.plugin, generation=scope.generation)
@@ -304,7 +304,6 @@ class Host:
             f"{task!r} of {scope.label} does not end" for scope in self.scope.ground.left for task in scope.left_behind
         ]
         if stuck:
-            self.diagnostics.record("host_stuck", "the host waits: " + "; ".join(stuck))
             self.stuck(stuck)
         self.scope.ground.tasks.cancel_scope.cancel()
 

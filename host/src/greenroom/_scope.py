@@ -1,8 +1,9 @@
-"""Scopes: one task, one task group and one list of undos behind everything added.
+"""Scopes: one task, its background tasks and one list of undos behind everything added.
 
-A scope belongs to a plugin or to an agent. Its task lives in the host's task
-group, never in its parent's, because plugins and agents leave in any order and
-task groups must nest. A parent closes its children through its own undo list.
+A scope belongs to a plugin or to an agent. All tasks live in the host's task
+group, never in their parent's, because plugins and agents leave in any order and
+task groups must nest; and a scope can leave a task behind that ignores its
+cancellation. A parent closes its children through its own undo list.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskStatus
 
 from greenroom._context import INITIATOR
 from greenroom._effect import Effect, EffectTree, Ground, Undo
 from greenroom._foreign import note, only, plugins_own
 from greenroom._lifecycle import SCOPE, Machine, ScopeMove, ScopeState
+from greenroom._tasks import Tasks
 from greenroom.errors import PLUGIN_ERRORS, GreenroomError, ScopeClosed
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ Ts = TypeVarTuple("Ts")
 
 GRACE: Final = 5.0
 """Seconds that one clean-up may take before it is abandoned and named; an operator who stops a host waits for it."""
+
+TASKS_GRACE: Final = 3
+"""How many times that long the cancelled tasks may take: one may be shielded while a process is stopped in 10 s."""
 
 
 class Scope:
@@ -74,8 +79,8 @@ class Scope:
         self._grace: Final = grace
         self._machine: Final = Machine(SCOPE, ScopeState.NEW)
         self._effects: Final[dict[Effect, None]] = {}
-        self._early: list[Callable[[TaskGroup], object]] = []
-        self._tasks: TaskGroup | None = None
+        self._tasks: Final = Tasks(ground.tasks, self._task_failed)
+        self._body: anyio.CancelScope | None = None
         self._gone: Final = anyio.Event()
         self._setting_up = False
         self._in_parent: Final = (
@@ -101,6 +106,11 @@ class Scope:
     def stopping(self) -> bool:
         """Whether additions are refused."""
         return self._machine.state in {ScopeState.STOPPING, ScopeState.GONE}
+
+    @property
+    def left_behind(self) -> tuple[str, ...]:
+        """The names of the tasks that go on although the scope has ended."""
+        return self._tasks.running if self._machine.state is ScopeState.GONE else ()
 
     def chain(self) -> Iterator[Scope]:
         """Iterate from this scope to the root."""
@@ -163,18 +173,7 @@ class Scope:
         """
         label = name or str(getattr(task, "__qualname__", type(task).__name__))
         self._refuse_when_stopping(label)
-
-        async def clean() -> None:
-            INITIATOR.set(None)
-            try:
-                await task(*args)
-            except BaseException as raised:  # noqa: BLE001  # `plugins_own` raises what is not the plugin's
-                self._task_failed(label, plugins_own(raised))
-
-        if self._tasks is None:
-            self._early.append(lambda tasks: tasks.start_soon(clean, name=label))
-        else:
-            self._tasks.start_soon(clean, name=label)
+        self._tasks.add(label, lambda: task(*args))
 
     def child(self, label: str) -> Scope:
         """Make a scope below this one, for instance an agent's; `open` gives it its task.
@@ -233,29 +232,25 @@ class Scope:
         self._machine.fire(ScopeMove.RUN)
         failure: BaseException | None = None
         try:
-            with anyio.CancelScope() as isolation:
-                async with anyio.create_task_group() as self._tasks:
-                    for start in self._early:
-                        start(self._tasks)
-                    self._early.clear()
-                    try:
-                        await self._set_up(setup)
-                        ready()
-                    except PLUGIN_ERRORS as error:
-                        failure = error  # raised again below, once everything is undone
-                    else:
-                        task_status.started()
-                        # Who was cancelled before it heard of the start now takes the task back and
-                        # waits for its end, which the shield below would keep away for ever.
-                        await anyio.lowlevel.checkpoint()
-                        # From here only `aclose` ends it: a cancelled host closes its scopes in
-                        # reverse, while cancellation would reach all of them at once.
-                        isolation.shield = True
-                        await anyio.sleep_forever()
-                    finally:
-                        self._begin_to_stop()
+            with anyio.CancelScope() as self._body:
+                self._tasks.begin()
+                try:
+                    await self._set_up(setup)
+                    ready()
+                except PLUGIN_ERRORS as error:
+                    failure = error  # raised again below, once everything is undone
+                else:
+                    task_status.started()
+                    # Who was cancelled before it heard of the start now takes the task back and
+                    # waits for its end, which the shield below would keep away for ever.
+                    await anyio.lowlevel.checkpoint()
+                    # From here only `aclose` ends it, as it is with the tasks.
+                    self._body.shield = True
+                    await anyio.sleep_forever()
+                finally:
+                    self._begin_to_stop()
         except ExceptionGroup as group:
-            # What is left of the error of a task when the cancellation beside it was taken out.
+            # What is left of the error of the set-up when the cancellation beside it was taken out.
             self._task_failed("task", group)
         finally:
             try:
@@ -272,7 +267,8 @@ class Scope:
 
         Any number of callers share one run. A caller that is cancelled stops
         waiting; the clean-up goes on in the scope's own task. Errors of
-        clean-ups are reported and kept in `errors`, never raised.
+        clean-ups, and tasks that ignore their cancellation and are left behind,
+        are reported and kept in `errors`, never raised.
         """
         has_task = self._machine.state is not ScopeState.NEW
         self._begin_to_stop()
@@ -305,8 +301,17 @@ class Scope:
         """Refuse additions from now on and cancel the tasks; the scope's own task does the rest."""
         if not self.stopping:
             self._machine.fire(ScopeMove.STOP)
-            if self._tasks is not None:
-                self._tasks.cancel_scope.cancel()
+            if self._body is not None:
+                self._body.cancel()
+            self._tasks.cancel()
+
+    async def _end_tasks(self) -> None:
+        """Wait for the cancelled tasks; one that does not end is named, and the scope ends without it."""
+        bound = self._grace * TASKS_GRACE
+        for label in await self._tasks.ended(bound):
+            self.ground.left[self] = None
+            text = f"background task {label!r} of {self.label} ignores its cancellation for {bound:g} s, and goes on"
+            self._clean_up_failed(TimeoutError(text))
 
     def _task_failed(self, label: str, error: BaseException) -> None:
         """End the scope with the error of a task; one that comes while it ends belongs to the clean-up."""
@@ -330,6 +335,10 @@ class Scope:
     async def _drain(self) -> None:
         """Undo everything, the last first; one that fails or hangs does not stop the others."""
         interrupted: BaseException | None = None
+        try:
+            await self._end_tasks()
+        except BaseException as error:  # noqa: BLE001  # as below
+            interrupted = error
         while self._effects:
             effect, _ = self._effects.popitem()
             try:

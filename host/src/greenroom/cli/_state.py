@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -82,6 +84,7 @@ class CliState:
         """Make a host with these settings and this data directory, for `async with`; call it once per command.
 
         With `--trace-hooks` the outcomes of its hooks go to stderr when the command ends, also when it failed.
+        A plugin's task that ignores its cancellation ends the process, with its name, instead of keeping it.
 
         Raises:
             SettingsError: a layer is broken.
@@ -89,9 +92,19 @@ class CliState:
         from greenroom._host import Host
 
         host = Host(self.settings(), data_directory=self.data_directory)
+        host.stuck = _leave
         if self.trace_hooks and (context := click.get_current_context(silent=True)) is not None:
             context.find_root().call_on_close(lambda: _print_trace(host))
         return host
+
+
+def _leave(stuck: Sequence[str]) -> NoReturn:
+    """End the process: all is stored and closed, and only a task that cannot be ended would keep it."""
+    for line in stuck:
+        click.echo(f"error: left behind: background task {escape(line)}", err=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def _print_trace(host: Host) -> None:
