@@ -324,7 +324,6 @@ class Client:
 
     def forget(self):
         self.rows = {}
-        self.given = []
         self.marks = {}
         self.oldest = None
         self.wants_older = False
@@ -373,7 +372,6 @@ class Client:
         assert row.seq not in self.rows, f"row {row.seq} came twice"
         self.rows[row.seq] = (row.type, row.data)
         self.marks[row.seq] = -1 if row.patched is None else row.patched
-        self.given = sorted([*self.given, row.seq])
 
     def _patch(self, patch):
         if patch.update in self.rows and patch.seq > self.marks[patch.update]:

@@ -95,8 +95,7 @@ class Schedule:
         expected = expected_rows(await self.world.events())
         for follower in followers:
             await follower.poll()
-            assert follower.client.rows == expected
-            assert follower.client.given == sorted(expected)
+            assert follower.client.rows == expected  # each once: the client refuses a row that it has
         return followers
 
     async def write(self):
@@ -130,7 +129,9 @@ async def test_a_client_ends_with_exactly_the_rows_of_the_server_whatever_happen
     small, soak_count, anyio_backend
 ):
     lags = recasts = resets = 0
-    for seed in range(soak_count(10_000) // (1 if anyio_backend == "asyncio" else 5)):
+    # of five schedules one runs on the slower loop
+    seeds = [seed for seed in range(soak_count(10_000)) if (seed % 5 == 0) == (anyio_backend == "trio")]
+    for seed in seeds:
         try:
             followers = await Schedule(seed, small).run()
         except BaseException as error:
@@ -151,7 +152,7 @@ async def until_the_turn_ends(world, wait, seen):
     async with world.timeline.subscribe("s") as updates:
         async for update in updates:
             client.take(update)
-            ends = [seq for seq in client.given if client.rows[seq][0] == "turn/end"]
+            ends = [seq for seq, (kind, _) in client.rows.items() if kind == "turn/end"]
             if ends:
                 seen.append(len(ends))
                 await settle()
