@@ -184,6 +184,8 @@ def _run(command: Callable[..., Awaitable[int]], *arguments: object) -> None:
     import anyio
 
     try:
-        sys.exit(anyio.run(command, *arguments))
+        status = anyio.run(command, *arguments)
     except KeyboardInterrupt:
-        sys.exit(130)
+        status = 130
+    if status:
+        sys.exit(status)
