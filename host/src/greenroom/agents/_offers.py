@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +53,11 @@ class ProviderCatalogue(Protocol):
     @property
     def specs(self) -> Mapping[str, ProviderSpec]:
         """All of them by id, started as the settings say; also disabled ones, since their agents can be continued."""
+        ...
+
+    @property
+    def disabled(self) -> Collection[str]:
+        """The ids of those that no new agent may use."""
         ...
 
     def entries(self, *, cwd: Path | None = None) -> Sequence[ProviderEntry]:

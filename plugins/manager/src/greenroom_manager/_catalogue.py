@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -75,6 +75,11 @@ class Providers:
     def specs(self) -> Mapping[str, ProviderSpec]:
         """See `ProviderCatalogue.specs`."""
         return self.range.specs
+
+    @property
+    def disabled(self) -> Collection[str]:
+        """See `ProviderCatalogue.disabled`."""
+        return frozenset(name for name, offer in self.range.offers.items() if not offer.settings.enabled)
 
     def entries(self, *, cwd: Path | None = None) -> Sequence[ProviderEntry]:
         """See `ProviderCatalogue.entries`."""
