@@ -287,6 +287,23 @@ async def test_every_row_of_a_huge_history_is_bounded_and_its_texts_are_reachabl
         await rig.agent.hydrate()
 
 
+async def test_a_long_history_is_taken_over_as_a_short_one_is(rig):
+    rig.provider.past = [e for n in range(600) for e in turn(n, f"prompt {n}", said(f"answer {n}", f"m{n}"))]
+    assert (await rig.agent.hydrate()).added == 1_200
+    assert rig.agent.session.state.last_turn == 600
+    async with unchanged(rig):
+        assert (await rig.agent.hydrate()).known == 1_200
+
+
+async def test_a_summary_that_the_provider_has_is_not_handed_to_it(rig, host):
+    rig.provider.past = turn(1, "go", Compaction(phase="start"), Compaction(phase="end", summary="what was said"))
+    await rig.agent.hydrate()
+    await rig.handle.dispose()
+    rig.handle = await host.agents.resume(rig.agent.id, owner=host.scope)
+    await rig.agent.run("on")
+    assert [message.content[0].text for message in rig.session.requests[-1].messages] == ["on"]
+
+
 # --- failure ------------------------------------------------------------------------------
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
 from greenroom import providers as p
 from greenroom.agents import AgentError, Hydrated, Seed
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     from ._driver import AgentDriver
 
+_AT_ONCE: Final = 2_000
+"""Events that are compared at once, which takes some 10 ms; more are compared in a thread."""
 _BREATH: Final = 200
 """Events of a replay between two breaths for others: a few milliseconds."""
 
@@ -59,21 +63,28 @@ async def hydrate(driver: AgentDriver, *, recast: bool = False) -> Hydrated:
 
 async def _take_over(driver: AgentDriver, events: Sequence[p.ProviderEvent], *, recast: bool) -> Hydrated:
     session = driver.session
-    logged = read_log(await session.events(0, types=LOGGED))
-    theirs, told = read_history(events)
-    if not theirs and (logged.items or recast):
+    log = await session.events(0, types=LOGGED)
+
+    def compare() -> tuple[Logged, Replay]:
+        logged = read_log(log)
+        ours = Logged() if recast else logged
+        theirs, told = read_history(events)
+        plan = reconcile(ours.items, theirs, ours.unfinished)
+        return logged, Replay(told, theirs, ours, plan, driver.connection.spec.id)
+
+    long = len(log) + len(events) > _AT_ONCE
+    logged, replay = await anyio.to_thread.run_sync(compare) if long else compare()
+    if not replay.found and (logged.items or recast):
         text = f"the history of provider {driver.connection.spec.id} is empty; nothing was changed"
         driver.host.diagnostics.record("history_empty", text, session=session.id)
         if recast:
             raise AgentError(text, hint="reload without rehydrate keeps the log as it is")
         return Hydrated(known=0)
-    ours = Logged() if recast else logged
-    replay = Replay(told, theirs, ours, reconcile(ours.items, theirs, ours.unfinished), driver.connection.spec.id)
+    if not recast and replay.idle:
+        return replay.outcome(0)
     draft = Dated(Session(session.header, session.vocabulary), Blobs().put)
     normalize = _normalizer(driver.host, replay.provider)
     refused = await _draft(replay, draft, normalize)
-    if not recast and replay.idle:
-        return replay.outcome(len(refused))
     with session.atomic():
         if recast:
             for child in logged.children:
@@ -125,6 +136,11 @@ class Replay:
         self._told, self._theirs, self._ours, self._plan = told, theirs, ours, plan
         self._add = frozenset(plan.add)
         self._children = frozenset(ours.children)
+
+    @property
+    def found(self) -> int:
+        """How many items the history has."""
+        return len(self._theirs)
 
     @property
     def idle(self) -> bool:

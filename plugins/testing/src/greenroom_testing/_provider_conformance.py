@@ -267,6 +267,19 @@ class ProviderConformance:
             assert not any(event.from_history for event in link.events)  # it may still say that it is at rest
         assert all(event.from_history for event in events)
 
+    async def test_cutting_in_front_of_a_message_that_is_not_there_does_nothing(
+        self, spec: ProviderSpec, provider: Provider, tmp_path: Path
+    ) -> None:
+        """A cut that the provider may have forgotten is asked for again; the conversation goes on."""
+        self._need(spec, Capability.REVERT)
+        async with self.opened(provider, tmp_path) as (session, link):
+            await self.ended(link, await self.turn(session, self.quick))
+            handle = session.handle
+            with anyio.fail_after(self.limit):
+                await session.revert("no such message")
+            assert session.handle == handle
+            await self.ended(link, await self.turn(session, self.quick))
+
     async def test_steering_has_one_of_three_outcomes(
         self, spec: ProviderSpec, provider: Provider, tmp_path: Path
     ) -> None:
