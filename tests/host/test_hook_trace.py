@@ -1,4 +1,4 @@
-"""Every outcome stands in a bounded trace that hurts nobody and holds nothing of a plugin that left."""
+"""Every outcome stands in a bounded trace that hurts nobody and holds nothing of a plugin."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import weakref
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
 from greenroom._feed import FEED_LENGTH
 from greenroom._foreign import TEXT_LENGTH, safe_repr, safe_text
 from greenroom._hooks import hookimpl
 from greenroom._staging import Owner
-from greenroom._trace import TRACE_LENGTH, Trace
+from greenroom._trace import TRACE_LENGTH
 
 pytestmark = pytest.mark.anyio
 
@@ -223,22 +224,43 @@ def test_a_call_that_ends_after_its_plugin_left_holds_nothing_but_its_value(rig)
     assert gone(references)
 
 
-def test_forgetting_one_plugin_leaves_the_values_of_the_others():
-    trace = Trace()
-    value = Value()
-    for plugin in ("acme:a", "acme:b"):
-        trace.append((("hook", plugin, 1), 5, value, None))
-    trace.forget("acme:a")
-    trace.forget("acme:a")
-    texts = [outcome.value for outcome in trace]
-    assert texts[0] == texts[1]
-    reference = weakref.ref(value)
-    del value
-    gc.collect()
-    assert reference() is not None
-    trace.forget("acme:b")
-    gc.collect()
-    assert reference() is None
+def test_the_trace_holds_no_value_of_a_plugin_that_is_live(rig):
+    references = []
+    rig.hooks.publish(plugin_of(rig, references))
+    del references[:]
+    for _ in range(3):
+        rig.hooks.answer_now("x")
+    assert len(references) == 3
+    assert gone(references)
+
+
+class Inner(msgspec.Struct):
+    text: str
+
+
+class Outer(msgspec.Struct):
+    number: int
+    inner: Inner
+    more: list[int]
+
+
+class Spelled(msgspec.Struct):
+    secret: str
+
+    def __repr__(self):
+        return "Spelled(secret=...)"
+
+
+def test_of_a_large_value_only_what_is_shown_becomes_a_text(rig):
+    value = Outer(1, Inner("x" * 100_000), list(range(100_000)))
+    rig.add("a", hookimpl(hook="answer_now")(lambda thing: thing))
+    rig.hooks.answer_now(value)
+    rig.hooks.answer_now(Spelled("hidden"))
+    text, spelled = [outcome.value for outcome in rig.hooks.engine.trace]
+    assert text.startswith("Outer(number=1, inner=Inner(text='xxx")
+    assert text.endswith("more=[0, 1, 2, 3, 4, 5, ...])")
+    assert len(text) < 250
+    assert spelled == "Spelled(secret=...)"
 
 
 # --- the queue of an observer ---------------------------------------------------------------

@@ -18,7 +18,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from greenroom._foreign import error_text, note, only, plugins_own
+from greenroom._foreign import error_text, note, only, plugins_own, safe_repr
 from greenroom._trace import Trace
 from greenroom.errors import HookError
 
@@ -134,8 +134,9 @@ class Engine:
             watchdog.mark = outer
 
     def _recorded(self, impl: Impl, since: int, value: object, error: BaseException | None) -> Result:
-        text = None if error is None else error_text(error)
-        self.trace.append((impl.named, perf_counter_ns() - since, value, text))
+        took = perf_counter_ns() - since
+        said = None if value is None else safe_repr(value)
+        self.trace.append((impl.named, took, said, None if error is None else error_text(error)))
         if error is not None:
             note(error, f"in hook {impl.spec.name} of plugin {impl}")
             self.report(impl, error)

@@ -11,7 +11,19 @@ from greenroom.errors import PLUGIN_ERRORS
 TEXT_LENGTH: Final = 2_000
 """Characters of a text that was made of a foreign value; enough for a message and a hint."""
 
-_repr = Repr()
+
+class _Brief(Repr):
+    """Also of a large event or detail only the beginning of each field is looked at."""
+
+    def repr_instance(self, x: object, level: int) -> str:
+        names = getattr(type(x), "__struct_fields__", ())
+        if not names or "__repr__" in vars(type(x)):
+            return super().repr_instance(x, level)
+        shown = (f"{name}={self.repr1(getattr(x, name), level - 1)}" for name in names) if level > 0 else ("...",)
+        return f"{type(x).__name__}({', '.join(shown)})"
+
+
+_repr = _Brief()
 _repr.maxstring = _repr.maxother = 120
 _repr.maxlevel = 3
 

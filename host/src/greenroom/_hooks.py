@@ -282,8 +282,6 @@ class Hooks:
             self._manager.register(_Shown(added), name=_name(added))
         for caller, impls in orders:
             caller.show(impls)
-        if removed is not None:
-            self.engine.trace.forget(removed.owner.plugin)
 
     def _published(self, staged: Staged) -> Staged | None:
         """Return what is published under the plugin and generation of `staged`."""
