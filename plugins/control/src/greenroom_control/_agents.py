@@ -90,6 +90,7 @@ class Allow(Struct, frozen=True, forbid_unknown_fields=True):
     updated_input: JsonObject | None = None
     updated_permissions: tuple[JsonObject, ...] = ()
     action: str | None = None
+    by: Literal["user", "policy"] = "user"
 
 
 class Deny(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,6 +99,7 @@ class Deny(Struct, frozen=True, forbid_unknown_fields=True):
     message: str | None = None
     interrupt: bool = False
     action: str | None = None
+    by: Literal["user", "policy"] = "user"
 
 
 def _path(text: str | None) -> Path | None:
@@ -254,9 +256,9 @@ async def _questions(call: Call[Questions]) -> dict[str, list[QuestionView]]:
 async def _respond(call: Call[Allow] | Call[Deny], response: PermissionResponse) -> dict[str, object]:
     agent_id = await call.desk.name(call.params.agent)
     if call.desk.directory is not None:
-        await call.desk.directory.respond(agent_id, call.params.request, response)
+        await call.desk.directory.respond(agent_id, call.params.request, response, by=call.params.by)
     else:
-        await call.desk.live(agent_id).respond(call.params.request, response)
+        await call.desk.live(agent_id).respond(call.params.request, response, by=call.params.by)
     return {}
 
 

@@ -8,23 +8,33 @@ import sys
 import anyio
 import click
 
+from greenroom.agents import AnsweredBy, HeadlessPolicy
 from greenroom.cli import interactive
 from greenroom.providers import PermissionAllow, PermissionDeny, PermissionRequest, PermissionResponse
 
 from ._transcript import clean
 
 YES = frozenset({"y", "yes"})
+NOBODY = "nobody can be asked: the agent runs without a terminal"
 
 
-async def decide(request: PermissionRequest, *, ask: bool) -> PermissionResponse:
-    """The person's answer to a question; a denial, with a line that says so, if nobody can be asked.
+async def decide(
+    request: PermissionRequest, *, ask: bool, policy: HeadlessPolicy | None
+) -> tuple[PermissionResponse, AnsweredBy]:
+    """The answer to a question and who gave it: the person, or, if nobody can be asked, the policy, with a line.
 
     Cancelled: nothing was answered, and what was typed so far stays on the terminal's line.
+
+    Args:
+        ask: whether a person may be asked.
+        policy: what answers otherwise; None denies.
     """
     what = clean(request.title or request.description or request.name)
     if not ask or not interactive():
-        click.secho(f"denied without asking: {what} (there is no terminal)", fg="yellow", err=True)
-        return PermissionDeny(message="nobody can be asked: the agent runs without a terminal")
+        response = policy.answer(request) if policy is not None else PermissionDeny(message=NOBODY)
+        word = "allowed" if isinstance(response, PermissionAllow) else "denied"
+        click.secho(f"{word} without asking: {what} (there is no terminal)", fg="yellow", err=True)
+        return response, "policy"
     sys.stdout.flush()
     click.secho(f"allow {what}? [y/N] ", fg="yellow", nl=False, err=True)
     try:
@@ -33,8 +43,8 @@ async def decide(request: PermissionRequest, *, ask: bool) -> PermissionResponse
         click.echo(err=True)
         raise
     if answer.strip().lower() in YES:
-        return PermissionAllow()
-    return PermissionDeny(message="the user said no")
+        return PermissionAllow(), "user"
+    return PermissionDeny(message="the user said no"), "user"
 
 
 async def _line() -> str:

@@ -14,7 +14,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from greenroom import Host
-from greenroom.agents import HostClient, RemoteHost
+from greenroom.agents import AnsweredBy, HeadlessPolicy, HostClient, RemoteHost
 from greenroom.providers import PermissionAllow, PermissionRequest, PermissionResponse, Usage
 from greenroom.sessions import Event, event_from_json
 from greenroom.sessions.vocabulary import JsonObject, Reason
@@ -47,12 +47,12 @@ class RemoteAgent:
         answer = await self._remote.call("permissions.list", agent=self.id)
         return [msgspec.convert(one["request"], PermissionRequest) for one in answer["questions"]]
 
-    async def respond(self, request_id: str, response: PermissionResponse) -> None:
+    async def respond(self, request_id: str, response: PermissionResponse, *, by: AnsweredBy = "user") -> None:
         """Answer a question."""
         verb = "allow" if isinstance(response, PermissionAllow) else "deny"
         fields = msgspec.to_builtins(response)
         del fields["behavior"]
-        await self._remote.call(f"permissions.{verb}", agent=self.id, request=request_id, **fields)
+        await self._remote.call(f"permissions.{verb}", agent=self.id, request=request_id, by=by, **fields)
 
     async def steer(self, text: str) -> None:
         """Put a prompt into the running turn, or open one."""
@@ -112,10 +112,10 @@ async def created_elsewhere(
 class RemoteRun:
     """A prompt and its answer by an agent in another process, and the person in front of it."""
 
-    def __init__(self, agent: RemoteAgent, prompt: str | None, *, as_json: bool) -> None:
+    def __init__(self, agent: RemoteAgent, prompt: str | None, *, as_json: bool, policy: HeadlessPolicy | None) -> None:
         self._agent = agent
         self._prompt = prompt
-        self._screen = Screen(agent.respond, as_json=as_json, echo_prompts=prompt is None)
+        self._screen = Screen(agent.respond, as_json=as_json, echo_prompts=prompt is None, policy=policy)
         self._shown = -1
         self._news = anyio.Event()
         self._canceled = False

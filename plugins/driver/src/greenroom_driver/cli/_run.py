@@ -16,7 +16,17 @@ import click
 from anyio.abc import TaskGroup
 
 from greenroom import Host
-from greenroom.agents import Agent, AgentDirectory, AgentOptions, AgentSpec, Canceled, Cause, TurnStream, message_of
+from greenroom.agents import (
+    Agent,
+    AgentDirectory,
+    AgentOptions,
+    AgentSpec,
+    Canceled,
+    Cause,
+    HeadlessPolicy,
+    TurnStream,
+    message_of,
+)
 from greenroom.cli import CliState, fail
 from greenroom.errors import GreenroomError
 from greenroom.sessions import Message
@@ -61,10 +71,11 @@ async def _continue(host: Host, order: Order, session_id: str) -> int:
                 fail(f"session {session_id} is driven by another process, with its provider", hint="omit --provider")
             if order.model is not None:
                 await remote.use_model(order.model)
-            return await RemoteRun(remote, order.prompt, as_json=order.as_json).go()
+            policy = host.service(HeadlessPolicy)
+            return await RemoteRun(remote, order.prompt, as_json=order.as_json, policy=policy).go()
     options = AgentOptions(provider=order.provider, model=order.model)
     async with opened(host, session_id, options) as agent:
-        return await _Run(agent, order).go()
+        return await _Run(agent, order, host.service(HeadlessPolicy)).go()
 
 
 async def _begin(host: Host, order: Order, session_id: str) -> int:
@@ -75,11 +86,12 @@ async def _begin(host: Host, order: Order, session_id: str) -> int:
     cwd = (order.cwd or Path.cwd()).resolve()
     async with created_elsewhere(host, session_id, provider, cwd, order.model) as remote:
         if remote is not None:
-            return await RemoteRun(remote, order.prompt or CONTINUE, as_json=order.as_json).go()
+            policy = host.service(HeadlessPolicy)
+            return await RemoteRun(remote, order.prompt or CONTINUE, as_json=order.as_json, policy=policy).go()
     spec = AgentSpec(id=session_id, cwd=cwd, options=AgentOptions(provider=provider, model=order.model))
     agent, end = await _create(host, spec)
     try:
-        return await _Run(agent, order).go()
+        return await _Run(agent, order, host.service(HeadlessPolicy)).go()
     finally:
         with anyio.CancelScope(shield=True):
             await end()
@@ -124,7 +136,7 @@ async def newest(host: Host) -> str:
 class _Run:
     """Everything the agent does until the turn that consumes the prompt is over, and the person in front of it."""
 
-    def __init__(self, agent: Agent, order: Order) -> None:
+    def __init__(self, agent: Agent, order: Order, policy: HeadlessPolicy | None) -> None:
         waiting = agent.inbox.next_turn
         self._agent = agent
         self._prompt: Message = (
@@ -132,7 +144,7 @@ class _Run:
         )
         self._judge = TurnStream(agent, self._prompt)
         echo = bool(waiting) or order.prompt is None
-        self._screen = Screen(agent.respond, as_json=order.as_json, echo_prompts=echo)
+        self._screen = Screen(agent.respond, as_json=order.as_json, echo_prompts=echo, policy=policy)
         self._at = len(agent.session)
         self._news = anyio.Event()
         self._over = anyio.Event()

@@ -6,15 +6,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import click
 import msgspec
 from anyio.abc import TaskGroup
 
+from greenroom.agents import AnsweredBy, HeadlessPolicy
 from greenroom.errors import GreenroomError
 from greenroom.providers import PermissionRequest, PermissionResponse, Usage
 from greenroom.sessions import Event, event_to_json
@@ -26,7 +27,11 @@ from ._transcript import Transcript
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C, as a shell has it: 128 + SIGINT."""
 
-Respond = Callable[[str, PermissionResponse], Awaitable[None]]
+
+class Respond(Protocol):
+    """Takes the answer to a question to the agent; see `Agent.respond`."""
+
+    async def __call__(self, request_id: str, response: PermissionResponse, *, by: AnsweredBy) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +47,16 @@ class Screen:
     """Prints events and asks the questions among them.
 
     Args:
-        respond: takes the answer to a question to the agent.
         as_json: print events as they are, and ask nothing.
         echo_prompts: whether to print prompts too.
+        policy: answers where nobody can be asked; None denies.
     """
 
-    def __init__(self, respond: Respond, *, as_json: bool, echo_prompts: bool) -> None:
+    def __init__(
+        self, respond: Respond, *, as_json: bool, echo_prompts: bool, policy: HeadlessPolicy | None = None
+    ) -> None:
         self._respond = respond
+        self._policy = policy
         self._as_json = as_json
         self._transcript = Transcript(echo_prompts=echo_prompts)
         self._began = time.monotonic()
@@ -111,10 +119,10 @@ class Screen:
             del self._asked[request.id]
 
     async def _answer(self, request: PermissionRequest) -> None:
-        response = await decide(request, ask=not self._as_json)
+        response, by = await decide(request, ask=not self._as_json, policy=self._policy)
         try:
             with anyio.CancelScope(shield=True):  # its own event in the log must not take the answer back
-                await self._respond(request.id, response)
+                await self._respond(request.id, response, by=by)
         except GreenroomError as error:
             self.note(f"the answer did not arrive: {error.args[0]}")
 

@@ -104,7 +104,7 @@ class Transcript:
     def _answered(self, data: Any) -> None:  # noqa: ANN401 - two kinds of answers share a tag
         verdict = "allowed" if isinstance(data.response, PermissionAllow) else "denied"
         why = getattr(data.response, "message", None)
-        self.line(f"  {verdict} by {data.by}" + (f": {why}" if why else ""), dim=True)
+        self.line(f"  {verdict} by {_who(data.by)}" + (f": {why}" if why else ""), dim=True)
 
     def _end(self, data: TurnEnd) -> None:
         told = ending(data.reason)
@@ -112,6 +112,12 @@ class Transcript:
             self.line(told, fg="red" if data.reason.kind == "error" else "yellow")
         else:
             self.finish()
+
+
+def _who(by: str) -> str:
+    """Who has answered a question, in words."""
+    kind, _, plugin = by.partition(":")
+    return {"policy": "policy (nobody was asked)", "hook": f"plugin {plugin}"}.get(kind, by)
 
 
 def ending(reason: Reason) -> str | None:
