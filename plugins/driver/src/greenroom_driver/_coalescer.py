@@ -10,8 +10,8 @@ a model at 200 tokens a second gives 16 rows instead of 200.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -29,9 +29,6 @@ WINDOW: Final = 0.060
 
 PIECE_CHARS: Final = 16_000
 """A merged piece is let go at this many characters: at most 64 KiB of UTF-8, the limit of a text in an event."""
-
-_TEXTS: Final = frozenset({TextDelta, ReasoningDelta})
-_CALLS: Final = frozenset({ToolStarted, ToolProgress, ToolFinished})
 
 _Text = TextDelta | ReasoningDelta
 _Call = ToolStarted | ToolProgress
@@ -75,6 +72,13 @@ class Coalescer:
         self._places: dict[tuple[str | None, str], int] = {}
         self._busy_until = float("-inf")
         self._provider: str | None = None
+        self._held: Final[Mapping[type, Callable[[Any], Sequence[ProviderEvent]]]] = {
+            TextDelta: self._push_text,
+            ReasoningDelta: self._push_text,
+            ToolStarted: self._push_call,
+            ToolProgress: self._push_call,
+            ToolFinished: self._push_call,
+        }
         self.deadline: float | None = None
         """When the window ends and `due` has something to give, on the clock; None while nothing is held."""
 
@@ -83,12 +87,8 @@ class Coalescer:
 
         The caller of a refused event writes `flush()` before it.
         """
-        kind = type(event)
-        if kind in _TEXTS:
-            return self._push_text(event)  # type: ignore[arg-type]  # the set is the union
-        if kind in _CALLS:
-            return self._push_call(event)  # type: ignore[arg-type]  # the same
-        return None
+        take = self._held.get(type(event))
+        return take(event) if take is not None else None
 
     def due(self) -> Sequence[ProviderEvent]:
         """Return what is held if its window has ended, and begin the next one."""

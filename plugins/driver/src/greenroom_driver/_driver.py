@@ -180,7 +180,7 @@ class AgentDriver:
         if not self._started:
             return  # nobody has seen it: what the provider has said so far goes with it
         self.pump.flush()
-        while self.runs.active is not None or self.runs.holding:
+        while self.runs.active is not None or self.runs.holds:
             self._end_at_close()  # what was held may begin another turn
         self.pump.close()
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import asdict, astuple, replace
 
 from greenroom.providers import TodoItem, ToolDetail
 from greenroom.sessions.vocabulary import Blob, LongText
@@ -29,18 +30,17 @@ def text_of(value: object, put_blob: PutBlob) -> LongText | None:
 
 def cut_detail(detail: ToolDetail) -> ToolDetail:
     """The detail with each of its texts cut to what an event may hold; the whole output stands in the result."""
-    for name in detail.__struct_fields__:
-        text = getattr(detail, name)
+    for text in astuple(detail):
         if type(text) is str and len(text) > SHORT // 4:
             break
     else:
         return detail  # by far the usual case
     long = {
         name: text[: SHORT // 4] + f"\n[{len(text) - SHORT // 4} more characters]"
-        for name in detail.__struct_fields__
-        if isinstance(text := getattr(detail, name), str) and len(text) > SHORT // 4
+        for name, text in asdict(detail).items()
+        if isinstance(text, str) and len(text) > SHORT // 4
     }
-    return msgspec.structs.replace(detail, **long)
+    return replace(detail, **long)
 
 
 def bounded(value: Any, put_blob: PutBlob) -> Any:  # noqa: ANN401 - any JSON, like the input of a tool
@@ -75,4 +75,4 @@ def cut_items(items: Sequence[TodoItem]) -> tuple[TodoItem, ...]:
         return items
     kept = items[: SHORT // 256]
     each = SHORT // (8 * max(len(kept), 1))
-    return tuple(msgspec.structs.replace(item, text=item.text[:each]) for item in kept)
+    return tuple(replace(item, text=item.text[:each]) for item in kept)

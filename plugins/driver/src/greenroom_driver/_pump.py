@@ -184,14 +184,14 @@ class Pump:
 
     def _drain(self, limit: int) -> None:
         self._depth += 1
-        box, push, runs = self._box, self._coalescer.push, self.runs
+        box, push, runs, holds = self._box, self._coalescer.push, self.runs, self.runs.holds
         try:
             for _ in range(min(limit, len(box))):
                 item = box.popleft()
                 if type(item) is Command:
                     self.settle_window()
                     self._contained(item.run)
-                elif runs.holding:
+                elif holds:
                     self.apply(runs.feed(item))  # type: ignore[arg-type]  # not a command
                 else:
                     ready = push(item)  # type: ignore[arg-type]  # not a command

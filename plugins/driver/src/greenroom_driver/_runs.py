@@ -167,18 +167,14 @@ class Runs:
         self._stopping = stopping
         self._count = 0
         self._over: dict[str, int] = {}
-        self._holds: set[Hold] = set()
+        self.holds: Final[set[Hold]] = set()
+        """Why events are held; empty, they are judged as they come."""
         self._held: deque[ProviderEvent] = deque()
         self._foreign: str | None = None
         self._left: tuple[str, Terminal] | None = None
         self._echoes: list[UserEcho] = []
         self.active: Run | None = None
         """The run that owns the open turn, None when nothing runs."""
-
-    @property
-    def holding(self) -> bool:
-        """Whether events are held."""
-        return bool(self._holds)
 
     def number_of(self, provider_turn: str) -> int | None:
         """The number of a settled run by the provider's id of its turn."""
@@ -190,7 +186,7 @@ class Runs:
         """Begin a foreground run: the provider is asked next, and what it says is held until it accepts."""
         assert self.active is None, "one foreground run at a time; the driver refuses a second one"  # noqa: S101 - ours
         self.active = self._new("foreground", None, announced=True)
-        self._holds.add(Hold.START)
+        self.holds.add(Hold.START)
         return self.active
 
     def accept(self, run: Run, provider_turn: str) -> list[Effect]:
@@ -229,13 +225,13 @@ class Runs:
 
     def hold(self, why: Hold) -> None:
         """Hold the provider's events from now on."""
-        self._holds.add(why)
+        self.holds.add(why)
 
     def release(self, why: Hold) -> list[Effect]:
         """End a hold; when it was the last one, judge what was held."""
-        if why not in self._holds:
+        if why not in self.holds:
             return []
-        self._holds.discard(why)
+        self.holds.discard(why)
         return self._drain()
 
     # what the provider says
@@ -244,7 +240,7 @@ class Runs:
         """Judge an event, or hold it."""
         if type(event) is PermissionRequested:
             return [Ask(event)]
-        if self._holds:
+        if self.holds:
             return self._hold_event(event)
         return self._judge(event)
 
@@ -252,7 +248,7 @@ class Runs:
         """Hold; while only the receipt is missing, a second turn proves that the first was not ours."""
         turn = getattr(event, "turn_id", None)
         effects: list[Effect] = []
-        if self._holds == {Hold.START} and turn is not None and turn not in self._over:
+        if self.holds == {Hold.START} and turn is not None and turn not in self._over:
             first = next((t for held in self._held if (t := getattr(held, "turn_id", None)) is not None), None)
             if first is not None and first != turn:
                 while self._held:
@@ -262,7 +258,7 @@ class Runs:
 
     def _drain(self) -> list[Effect]:
         effects: list[Effect] = []
-        while self._held and not self._holds:
+        while self._held and not self.holds:
             effects += self._judge(self._held.popleft())
         return effects
 
@@ -365,7 +361,7 @@ class Runs:
             return self._settle(run, terminal)
         run.walker.fire(RunMove.FINISH)
         run.terminal = terminal
-        self._holds.add(Hold.STOPPING)
+        self.holds.add(Hold.STOPPING)
         return [Finish(run, terminal)]
 
     def _settle(self, run: Run, terminal: Terminal) -> list[Effect]:
