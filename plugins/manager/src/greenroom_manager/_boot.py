@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from greenroom.agents import AgentExists, AgentNotFound, AgentRecord
 from greenroom.errors import GreenroomError
-from greenroom.sessions import SessionEntry
+from greenroom.sessions import SessionEntry, SessionNotFound
 
 from ._facts import changed, stored_record
 
@@ -27,15 +27,25 @@ async def entries_of(context: Context) -> Mapping[str, SessionEntry]:
     return {entry.id: entry for entry in await context.host.sessions.store.list()}
 
 
+async def driven_elsewhere(context: Context, record: AgentRecord) -> bool:
+    """Whether another process that is alive drives the agent; asks the store only if the record does not say no."""
+    if record.state == "closed" or context.live(record.id) is not None:
+        return False
+    try:
+        return owned_elsewhere(context, await context.host.sessions.store.entry(record.id))
+    except SessionNotFound:
+        return False
+
+
 async def reconcile(context: Context) -> None:
     """Close the records of agents that nobody drives. What fails with one is reported and stops nothing."""
-    entries = await entries_of(context)
     for record in await context.book.list():
-        if record.state != "closed" and _nobody_drives(context, record, entries.get(record.id)):
+        nobody = context.live(record.id) is None and not await driven_elsewhere(context, record)
+        if record.state != "closed" and nobody:
             await _close(context, record.id)
     for agent_id, why in context.book.unreadable.items():
         context.report("record_unreadable", why, agent_id=agent_id)
-    await complete(context, entries)
+    await complete(context, await entries_of(context))
 
 
 async def complete(context: Context, entries: Mapping[str, SessionEntry]) -> None:
@@ -52,10 +62,6 @@ async def complete(context: Context, entries: Mapping[str, SessionEntry]) -> Non
             continue  # another process was quicker
         except GreenroomError as error:
             context.report("session_without_record", str(error), agent_id=entry.id)
-
-
-def _nobody_drives(context: Context, record: AgentRecord, entry: SessionEntry | None) -> bool:
-    return context.live(record.id) is None and not owned_elsewhere(context, entry)
 
 
 async def _close(context: Context, agent_id: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -59,9 +59,16 @@ class Context:
         """The live agent of that id in this host, or None."""
         return self.host.agents.get(agent_id)
 
-    def snapshot(self, record: AgentRecord, *, elsewhere: bool = False) -> AgentSnapshot:
-        """What a client is shown of an agent; `elsewhere`: another process drives it."""
-        known = record.provider in self.host.providers
+    def snapshot(
+        self, record: AgentRecord, *, elsewhere: bool = False, providers: Container[str] | None = None
+    ) -> AgentSnapshot:
+        """What a client is shown of an agent.
+
+        Args:
+            elsewhere: another process drives it.
+            providers: the known ones, for who asks for many agents at once; by default the host is asked.
+        """
+        known = record.provider in (self.host.providers if providers is None else providers)
         return snapshot(record, self.live(record.id), available=known, elsewhere=elsewhere)
 
     def tell_moved(self, agent: Agent, before: AgentState, after: AgentState) -> None:

@@ -26,6 +26,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import anyio
+
 from greenroom.agents import (
     Agent,
     AgentChange,
@@ -47,7 +49,7 @@ from greenroom.sessions import check_id
 from greenroom.sessions.vocabulary import AgentConfig
 
 from . import _attention as attention
-from ._boot import complete, entries_of, owned_elsewhere, reconcile
+from ._boot import complete, driven_elsewhere, entries_of, reconcile
 from ._facts import changed
 from ._feed import Feed
 from ._watch import Watch
@@ -76,6 +78,8 @@ class Directory:
         self._history: Final = history
         self.feed: Final = Feed(context)
         self.watch: Final = Watch(context, self.feed)
+        self._ready: Final = anyio.Event()
+        """What was stored before this host has been looked through: every session has a record."""
         self._book.observe(self.feed.changed)
 
     # life of the plugin
@@ -87,9 +91,12 @@ class Directory:
         """
         await self._context.host.started.wait()
         try:
-            for agent in self._context.host.agents.list():
-                await self.watch.adopt(agent)
-            await reconcile(self._context)
+            try:
+                for agent in self._context.host.agents.list():
+                    await self.watch.adopt(agent)
+                await reconcile(self._context)
+            finally:
+                self._ready.set()
             await self._ways.boot()
         except GreenroomError as error:
             self._context.report("boot_incomplete", str(error))
@@ -98,30 +105,26 @@ class Directory:
 
     async def list(self, *, archived: bool = False, internal: bool = False) -> Sequence[AgentSnapshot]:
         """See `AgentDirectory.list`."""
-        entries = await entries_of(self._context)
+        await self._ready.wait()
         records = await self._book.list()
-        if entries.keys() - {record.id for record in records} - self._book.unreadable.keys():
-            await complete(self._context, entries)
-            records = await self._book.list()
-        return [
-            self._context.snapshot(record, elsewhere=owned_elsewhere(self._context, entries.get(record.id)))
-            for record in records
-            if (archived or record.archived_at is None) and (internal or not record.internal)
-        ]
+        shown = [one for one in records if (archived or one.archived_at is None) and (internal or not one.internal)]
+        elsewhere = {one.id for one in shown if await driven_elsewhere(self._context, one)}
+        known = frozenset(self._context.host.providers)
+        return [self._context.snapshot(one, elsewhere=one.id in elsewhere, providers=known) for one in shown]
 
     async def find(self, agent_id: str) -> AgentSnapshot:
         """See `AgentDirectory.find`."""
         record = await self._find(agent_id)
-        elsewhere = False
-        if record.state != "closed" and self._context.live(record.id) is None:
-            elsewhere = owned_elsewhere(self._context, (await entries_of(self._context)).get(record.id))
-        return self._context.snapshot(record, elsewhere=elsewhere)
+        return self._context.snapshot(record, elsewhere=await driven_elsewhere(self._context, record))
 
     async def _find(self, agent_id: str) -> AgentRecord:
         known = await self._book.read(agent_id) if agent_id != LAST else None
         if known is not None:
             return known
-        records = [snapshot.record for snapshot in await self.list(archived=True, internal=True)]
+        await self._ready.wait()
+        if agent_id != LAST:
+            await complete(self._context, await entries_of(self._context))  # it may have been made by another process
+        records = await self._book.list()
         if agent_id == LAST:
             found = [record for record in records if record.archived_at is None and not record.internal]
         else:
