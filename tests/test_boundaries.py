@@ -63,6 +63,7 @@ NOT_KERNEL = {
     "_paths": "where files lie and how they are written, for everyone",
     "_settings/layers": "reads files, variables and options, and where each value stands; the kernel gets values",
     "_trace": "watches the kernel: the outcomes of hooks, for people",
+    "_threads": "where blocking hooks run, and who holds the threads; of a plugin it knows the name",
     "_watchdog": "watches the kernel: who blocks the loop, for people",
     "_diagnostics": "the record of what went wrong; it knows no plugin",
     "_finding": "what is installed, what of it may load, and importing it",

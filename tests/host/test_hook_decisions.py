@@ -10,6 +10,7 @@ import pytest
 from greenroom._context import CallContext
 from greenroom._decision import Decision, Verdict, allow, ask, deny
 from greenroom._hooks import hookimpl
+from greenroom._threads import THREADS
 
 pytestmark = pytest.mark.anyio
 
@@ -156,6 +157,47 @@ async def test_a11_a_killed_thread_is_named_as_overdue_until_it_ends(rig, blocke
     with anyio.fail_after(20):
         while rig.hooks.engine.overdue:
             await anyio.to_thread.run_sync(lambda: None)
+
+
+@real_time
+async def test_a11_threads_that_hang_leave_those_of_the_host_alone_and_are_named_when_none_is_left(rig, blocker):
+    hanging = rig.add("a", hookimpl(hook="allowed", thread=True, timeout=2)(lambda thing: blocker.wait()))
+    async with anyio.create_task_group() as tasks:
+        for _ in range(THREADS):
+            tasks.start_soon(rig.hooks.allowed, "x")
+    assert rig.hooks.engine.overdue == {"acme:a: allowed": THREADS}
+    assert await anyio.to_thread.run_sync(lambda: "the host's own") == "the host's own"
+    rig.hooks.withdraw(hanging)
+    rig.add("b", hookimpl(hook="allowed", thread=True)(lambda thing: allow()))
+    decision = await rig.hooks.allowed("x")
+    assert (decision.verdict, decision.by) == (Verdict.DENY, "acme:b")
+    assert f"no thread is free: acme:a: allowed ({THREADS})" in decision.reason
+    blocker.set()
+    with anyio.fail_after(20):
+        while rig.hooks.engine.overdue:
+            await anyio.to_thread.run_sync(lambda: None)
+    assert (await rig.hooks.allowed("x")).verdict is Verdict.ALLOW
+
+
+@real_time
+async def test_a11_who_waited_for_a_thread_in_vain_is_told_who_has_them(rig, blocker):
+    begun = threading.Semaphore(0)
+
+    @hookimpl(hook="parts", thread=True)
+    def slow(thing):
+        begun.release()
+        blocker.wait()
+
+    rig.add("a", slow)
+    rig.add("b", hookimpl(hook="allowed", thread=True, timeout=AT_ONCE)(lambda thing: allow()))
+    async with anyio.create_task_group() as tasks:
+        for _ in range(THREADS):
+            tasks.start_soon(rig.hooks.parts, "x")
+        for _ in range(THREADS):
+            await anyio.to_thread.run_sync(begun.acquire)
+        decision = await rig.hooks.allowed("x")
+        blocker.set()
+    assert f"no thread was free for {AT_ONCE:g} s: acme:a: parts ({THREADS})" in decision.reason
 
 
 @real_time

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
 from greenroom._foreign import error_text, note, only, plugins_own, safe_repr
+from greenroom._threads import Threads
 from greenroom._trace import Trace
 from greenroom.errors import HookError
 
@@ -48,7 +47,7 @@ class Engine:
         self.watchdog = watchdog
         self.report = report
         self.guards: dict[str, str] = {}
-        self._overdue: dict[_ThreadCall, str] = {}
+        self._threads = Threads()
 
     @property
     def overdue(self) -> dict[str, int]:
@@ -56,7 +55,7 @@ class Engine:
 
         Nothing can end a thread; one that ends by itself is no longer named.
         """
-        return dict(Counter(tuple(self._overdue.values())))
+        return self._threads.overdue
 
     def attempt_now(self, impl: Impl, arguments: tuple[object, ...]) -> Result:
         """Call a `def` implementation on the loop."""
@@ -91,7 +90,7 @@ class Engine:
         """Do as much of `attempt` as needs no waiting: all of it for a `def`; else return the rest."""
         since = perf_counter_ns()
         if impl.options.thread:
-            return self._finish(impl, since, _ThreadCall(impl, impl.bind(arguments), self._overdue).run(), passing)
+            return self._finish(impl, since, self._threads.call(impl, impl.bind(arguments)), passing)
         # An `async def` runs nothing yet. A `def` that returns an awaitable has a caller that awaits.
         value, error = self._on_loop(impl, arguments, since)
         if error is None and value is not None and inspect.isawaitable(value):
@@ -112,7 +111,7 @@ class Engine:
         except BaseException as raised:  # noqa: BLE001  # `plugins_own` raises what is not the plugin's
             error = plugins_own(raised)
         if bounded.cancelled_caught or (bounded.cancel_called and anyio.current_time() >= deadline):
-            late, error = error, TimeoutError(f"no answer within {impl.timeout:g} s")
+            late, error = error, TimeoutError(self._threads.why_late(impl, pending))
             error.__cause__ = late
             value = None
         # A task group around the body wraps what passes through it.
@@ -141,38 +140,6 @@ class Engine:
             note(error, f"in hook {impl.spec.name} of plugin {impl}")
             self.report(impl, error)
         return value, error
-
-
-class _ThreadCall:
-    """One call in a worker thread, which goes on when it is given up."""
-
-    __slots__ = ("_arguments", "_finished", "_given_up", "_impl", "_overdue", "_started")
-
-    def __init__(self, impl: Impl, arguments: tuple[object, ...], overdue: dict[_ThreadCall, str]) -> None:
-        self._impl = impl
-        self._arguments = arguments
-        self._overdue = overdue
-        self._started = self._finished = self._given_up = False
-
-    async def run(self) -> object:
-        try:
-            return await anyio.to_thread.run_sync(self._work, abandon_on_cancel=True)
-        finally:
-            # Loop and thread race here. Each says what it did before it looks at what the
-            # other did, so a call that goes on is always named, and one that ended never.
-            self._given_up = True
-            if self._started and not self._finished:
-                self._overdue[self] = f"{self._impl.plugin}: {self._impl.spec.name}"
-            if self._finished:
-                self._overdue.pop(self, None)
-
-    def _work(self) -> object:
-        self._started = True
-        try:
-            return None if self._given_up else self._impl.call(*self._arguments)
-        finally:
-            self._finished = True
-            self._overdue.pop(self, None)
 
 
 def failure(impl: Impl, error: BaseException) -> HookError:
