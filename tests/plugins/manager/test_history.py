@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import msgspec
 import pytest
 
+import greenroom_driver
+import greenroom_sqlite
+from greenroom import Host, load_settings
 from greenroom.agents import (
     AgentBusy,
+    AgentDirectory,
     AgentError,
     AgentExists,
     AgentNotFound,
     AgentOptions,
     AgentSpec,
-    ProviderCatalogue,
-    ProviderEntry,
 )
 from greenroom.providers import (
     Capability,
@@ -33,6 +37,7 @@ from greenroom.providers import (
     UserEcho,
 )
 from greenroom.sessions import Medium
+from greenroom_manager import ManagerPlugin
 from greenroom_manager._history import LIST_WAIT, imported_id, title_of
 from greenroom_testing import ScriptedPlugin, ScriptedProvider
 
@@ -113,36 +118,60 @@ async def rows(home, agent_id: str) -> list:
 # --- listing ------------------------------------------------------------------------------
 
 
-class Disabling:
-    """A catalogue whose settings rule one provider out; it also brings one that is derived from another."""
+class Talking(Archive):
+    """One with a translator, by which those that extend it are known to be the same."""
 
-    def __init__(self, specs, disabled):
-        self.specs, self.disabled = specs, disabled
+    @property
+    def spec(self):
+        return replace(super().spec, translator=dict)  # never called
 
-    def entries(self, *, cwd=None):
-        status = {True: "disabled", False: "ready"}
-        return [ProviderEntry(id=name, label=name, status=status[name in self.disabled]) for name in self.specs]
+
+SETTINGS = """
+[plugins.manager.providers.off]
+enabled = false
+
+[plugins.manager.providers.derived]
+extends = "plain"
+"""
+
+
+@asynccontextmanager
+async def configured(folder, *brought):
+    file = folder / "greenroom.toml"
+    file.write_text(SETTINGS)
+    plugins = {"driver": greenroom_driver, "scripted": ScriptedPlugin(*brought), "manager": ManagerPlugin()}
+    async with Host(load_settings(user_file=file), discovery=False, plugins=plugins) as host:
+        yield host.service(AgentDirectory)
 
 
 @pytest.mark.behaviour("P-044")
 async def test_enabled_providers_that_can_list_are_listed_derived_ones_too_and_others_are_not(tmp_path, anyio_backend):
-    brought = {name: Archive(name) for name in ("plain", "derived", "off", "mute")}
+    brought = {name: Archive(name) for name in ("plain", "off", "mute")}
     brought["mute"].capabilities -= {Capability.LIST}
     for name, provider in brought.items():
         provider.add(f"of-{name}", tmp_path, *turn(1, "hi"))
-    async with house(provider=brought["plain"]) as home:
-        specs = {name: provider.spec for name, provider in brought.items()}
-        home.directory._history._context.host.services.provide(
-            home.host.scope, ProviderCatalogue, Disabling(specs, {"off"})
-        )
-        found = await home.directory.importable()
-        assert sorted(ids(found)) == ["of-derived", "of-plain"]
-        assert ids(await home.directory.importable(provider="derived")) == ["of-derived"]
+    async with configured(tmp_path, *brought.values()) as directory:
+        found = await directory.importable()
+        assert sorted(name for name, _ in found.sessions) == ["derived", "plain"]
+        assert set(ids(found)) == {"of-plain"}
+        assert [name for name, _ in (await directory.importable(provider="derived")).sessions] == ["derived"]
         for refused in ("off", "mute", "unknown"):
             with pytest.raises(AgentError, match="lists no conversations") as error:
-                await home.directory.importable(provider=refused)
-            assert "derived, plain" in str(error.value.hint) or "plain, derived" in str(error.value.hint)
-        assert brought["off"].listed == brought["mute"].listed == []
+                await directory.importable(provider=refused)
+            assert "plain, derived" in str(error.value.hint)
+    assert brought["off"].listed == brought["mute"].listed == []
+
+
+async def test_a_conversation_is_listed_and_imported_once_although_two_providers_have_it(tmp_path, anyio_backend):
+    plain = Talking("plain")
+    plain.add("n", tmp_path, *turn(1, "hi"))
+    async with configured(tmp_path, plain) as directory:
+        assert [name for name, _ in (await directory.importable()).sessions] == ["plain"]
+        agent = await directory.import_native("derived", "n")
+        assert agent.session.header.provider == "derived"
+        with pytest.raises(AgentExists, match=agent.id):
+            await directory.import_native("plain", "n")
+        assert (await directory.importable()).sessions == []
 
 
 @pytest.mark.behaviour("P-045")
@@ -252,6 +281,34 @@ async def test_an_imported_output_of_a_mebibyte_is_cut_to_64_kib_and_the_whole_i
     (result,) = [event.data for event in log if event.type == "tool/result"]
     assert result.output.bytes == 1 << 20
     assert await home.store.read_blob(agent.id, result.output.sha256) == huge.encode()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_many_large_outputs_are_imported_into_a_file(archive, tmp_path, anyio_backend):
+    outputs = [f"{number:04d}" * (1 << 18) for number in range(24)]  # more than a store takes unwritten
+    calls = [
+        event
+        for number, output in enumerate(outputs)
+        for event in (
+            ToolStarted(call_id=f"c{number}", name="Bash"),
+            ToolFinished(call_id=f"c{number}", name="Bash", output=output),
+        )
+    ]
+    archive.add("huge", tmp_path, *turn(1, "go", *calls))
+    plugins = {
+        "driver": greenroom_driver,
+        "sqlite": greenroom_sqlite,
+        "scripted": ScriptedPlugin(archive),
+        "manager": ManagerPlugin(),
+    }
+    async with Host(load_settings(), discovery=False, plugins=plugins, data_directory=tmp_path / "data") as host:
+        agent = await host.service(AgentDirectory).import_native("scripted", "huge")
+        store = host.sessions.store
+        results = await store.read_from(agent.id, types=["tool/result"], limit=None)
+        assert len(results) == len(outputs)
+        last = results[-1].data.output
+        assert await store.read_blob(agent.id, last.sha256) == outputs[-1].encode()
+        assert await store.verify(agent.id) == []
 
 
 @pytest.mark.behaviour("P-049")

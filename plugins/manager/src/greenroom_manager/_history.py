@@ -113,11 +113,9 @@ class History:
         async with anyio.create_task_group() as tasks:
             for spec in specs.values():
                 tasks.start_soon(ask, spec)
-        fresh = [
-            (name, session)
-            for name, session in found
-            if (name, session.handle.native_id) not in known and _matches(session, cwd, query)
-        ]
+        found.sort(key=lambda item: list(specs).index(item[0]))
+        once = {(self._family(name), session.handle.native_id): (name, session) for name, session in reversed(found)}
+        fresh = [item for key, item in once.items() if key not in known and _matches(item[1], cwd, query)]
         fresh.sort(key=lambda item: item[1].updated_at or 0, reverse=True)
         return Importable(sessions=fresh[: max(limit, 0)], errors=errors)
 
@@ -149,7 +147,7 @@ class History:
                 raise ProviderError(f"no provider has a conversation {native_id}", hint=f"asked: {names}")
             provider, cwd = found[0], cwd or found[1].cwd
         spec = self._listing(provider)[provider]
-        agent_id = imported_id(provider, native_id)
+        agent_id = imported_id(self._family(provider), native_id)
         await self._refuse_known(provider, native_id)
         with self._one_import(agent_id, native_id):
             loaded, handle = spec.load(), Handle(native_id=native_id)
@@ -195,41 +193,53 @@ class History:
             self._importing.discard(agent_id)
 
     async def _refuse_known(self, provider: str, native_id: str) -> None:
-        known = (await self._known()).get((provider, native_id))
+        known = (await self._known()).get((self._family(provider), native_id))
         if known is not None:
             raise _imported(native_id, known)
 
     async def _known(self) -> Mapping[tuple[str, str], str]:
-        """The native conversations that agents have, whoever drives them: (provider, native id) -> agent."""
+        """The native conversations that agents have, whoever drives them: (family, native id) -> agent."""
         context = self._context
         await context.book.list()
         await complete(context, await entries_of(context))
         known = {
-            (record.provider, record.native.native_id): record.id
+            (self._family(record.provider), record.native.native_id): record.id
             for record in await context.book.list()
             if record.native is not None
         }
         for agent in context.host.agents.list():
             native, record = agent.session.state.native_id, context.book.get(agent.id)
             if native is not None and record is not None:
-                known[record.provider, native] = agent.id
+                known[self._family(record.provider), native] = agent.id
         return known
 
     def _listing(self, provider: str | None) -> dict[str, ProviderSpec]:
         """The enabled providers that can list conversations, derived ones too; only one if it is named."""
         catalogue = self._context.host.service(ProviderCatalogue)
-        specs = dict(catalogue.specs if catalogue is not None else self._context.host.providers)
-        if catalogue is not None:
-            for entry in catalogue.entries():
-                if entry.status == "disabled":
-                    specs.pop(entry.id, None)
-        able = {name: spec for name, spec in specs.items() if Capability.LIST in spec.capabilities}
+        off = catalogue.disabled if catalogue is not None else ()
+        able = {
+            name: spec
+            for name, spec in self._specs().items()
+            if name not in off and Capability.LIST in spec.capabilities
+        }
         if provider is None:
             return able
         if provider not in able:
             names = ", ".join(able) or "none"
             raise AgentError(f"the provider {provider!r} lists no conversations here", hint=f"those that do: {names}")
         return {provider: able[provider]}
+
+    def _specs(self) -> Mapping[str, ProviderSpec]:
+        catalogue = self._context.host.service(ProviderCatalogue)
+        return catalogue.specs if catalogue is not None else self._context.host.providers
+
+    def _family(self, provider: str) -> str:
+        """The first of the providers with the same language: one that extends another shares what it keeps."""
+        specs = self._specs()
+        spec = specs.get(provider)
+        if spec is None or spec.translator is None:
+            return provider
+        return next(name for name, other in specs.items() if other.translator is spec.translator)
 
     # going back
 
