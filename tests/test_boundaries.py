@@ -78,7 +78,7 @@ NOT_KERNEL = {
 }
 # Why these numbers: docs/decisions.md.
 KERNEL_LINES = 2_500
-HOST_LINES = 11_750
+HOST_LINES = 12_000
 FILE_LINES = 400
 FILES_OF_ANY_LENGTH = {"hookspecs.py": "one page of contract, mostly docstrings; a reader wants all hooks in one place"}
 FUNCTION_LINES = 60
