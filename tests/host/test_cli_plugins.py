@@ -176,6 +176,28 @@ def test_info_shows_one_plugin_by_id_short_name_or_distribution(
     text = capsys.readouterr().out
     assert "state:        active" in text
     assert f"location:     {site.folder}" in text
+    assert "editable:     no" in text
+    assert "True" not in text
+    assert "False" not in text
+
+
+def test_names_in_the_order_of_hooks_that_nobody_has_are_warnings(
+    site: Site, user_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.dist("acme-known", entries={"known": "acme_known"}, modules={"acme_known.py": HOOK})
+    user_file.write_text('[hooks.order]\nactivate = ["known", "acme-known:known", "knwon"]\n')
+    said = "[hooks.order] activate: no plugin is called 'knwon'; did you mean 'known'?"
+    for arguments in (["plugins", "list"], ["plugins", "check", "known"], ["settings", "show"]):
+        refresh_metadata()
+        assert run(arguments) == 0
+        warned = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+        assert warned == [f"warning: {said}"]
+    assert run(["doctor"]) == 0
+    assert said in capsys.readouterr().out
+    user_file.write_text("[hooks.order]\nactivte = []\n")
+    assert run(["settings", "show"]) == 0
+    said = "[hooks.order]: there is no hook 'activte', so no host starts; did you mean 'activate'?"
+    assert said in capsys.readouterr().err
 
 
 def test_a_name_that_nobody_has_or_two_have_is_an_error_that_lists_ids(

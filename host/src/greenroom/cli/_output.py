@@ -43,6 +43,12 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         click.echo("  ".join(padded).rstrip())
 
 
+def warn(warnings: Iterable[str]) -> None:
+    """Print warnings to stderr, a line each."""
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+
+
 def fail(message: str, *, hint: str | None = None) -> NoReturn:
     """End the command with `error: message`, its hint, and exit status 1.
 

@@ -11,6 +11,7 @@ from greenroom._finding.discovery import Candidate, Origin, discover
 from greenroom._finding.last_outcome import LastOutcome, read_records
 from greenroom._finding.selection import choose, find
 from greenroom._lifecycle import Phase, PluginState
+from greenroom._settings.layers import did_you_mean
 from greenroom._settings.settings import Settings
 from greenroom.cli._state import CliState
 from greenroom.errors import GreenroomError
@@ -85,7 +86,25 @@ def survey(state: CliState) -> Survey:
             rows.append(_row(candidate, state=PluginState.BLOCKED, error=reasons[key]))
         else:
             rows.append(_tried(chosen[key], last))
-    return Survey(rows, selection.warnings, _missing(state.data_directory), last)
+    warnings = [*selection.warnings, *order_warnings(settings, found)]
+    return Survey(rows, warnings, _missing(state.data_directory), last)
+
+
+def order_warnings(settings: Settings, found: Sequence[Candidate]) -> list[str]:
+    """Return what a host would say of the names in `[hooks.order]`, or pass over."""
+    if not settings.hook_order:
+        return []
+    from greenroom import hookspecs  # most settings order nothing
+
+    hooks = [name for name, value in vars(hookspecs).items() if hasattr(value, hookspecs.SPEC_ATTRIBUTE)]
+    plugins = [name for candidate in found for name in (candidate.id, candidate.name)]
+    said = []
+    for hook, names in settings.hook_order.items():
+        if hook not in hooks:
+            said.append(f"[hooks.order]: there is no hook {hook!r}, so no host starts; {did_you_mean(hook, hooks)}")
+        unknown = (name for name in names if name not in plugins)
+        said += [f"[hooks.order] {hook}: no plugin is called {n!r}; {did_you_mean(n, plugins)}" for n in unknown]
+    return said
 
 
 def _missing(data_dir: Path) -> list[str]:

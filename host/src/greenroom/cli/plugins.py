@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from greenroom.cli._output import emit_json, fail, table
+from greenroom.cli._output import emit_json, fail, table, warn
 from greenroom.cli._state import CliState
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def list_(state: CliState, *, json_: bool) -> None:
         click.echo("no plugin is installed")
     if any(row.time for row in found.rows) and found.last:
         click.echo(f"states as of the last run, {found.last.time:%Y-%m-%d %H:%M:%S} UTC")
-    for warning in found.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    warn(found.warnings)
     if found.missing:
         text = f"{len(found.missing)} installed earlier and missing now: {', '.join(found.missing)}"
         click.echo(f"warning: {text}; restore with: greenroom plugins sync", err=True)
@@ -70,7 +69,8 @@ def info(state: CliState, name: str, *, json_: bool) -> None:
     shown = {**row.record, **_plain(row)}
     for key, value in shown.items():
         if key != "record" and value is not None:
-            click.echo(f"{key + ':':<14}{value}")
+            said = ("no", "yes")[value] if isinstance(value, bool) else value
+            click.echo(f"{key + ':':<14}{said}")
 
 
 @plugins.command()
@@ -233,7 +233,10 @@ def new(name: str, into: Path) -> None:
 def check(state: CliState, name: str | None, timeout: float, *, json_: bool) -> None:
     """Load plugins in a process of their own and say how it went; the exit status is 1 if one failed."""
     from greenroom.cli._check import check_plugins
+    from greenroom.cli._survey import candidates, order_warnings
 
+    settings = state.settings()
+    warn(order_warnings(settings, candidates(settings)))
     results = check_plugins(state, name, timeout)
     if json_:
         emit_json({"plugins": results})

@@ -11,7 +11,7 @@ import click
 from greenroom._diagnostics import HIDDEN, SECRET_NAME
 from greenroom._settings.rules import HOST_KEYS, INVARIANT_KEYS, SECTION_KEYS
 from greenroom.cli._effective import effective
-from greenroom.cli._output import emit_json, table
+from greenroom.cli._output import emit_json, table, warn
 from greenroom.cli._state import CliState
 from greenroom.errors import PluginError
 
@@ -40,7 +40,12 @@ def settings() -> None:
 @click.pass_obj
 def show(state: CliState, *, as_json: bool) -> None:
     """Show every value with the file and line, variable or option it comes from."""
-    rows = [(_dotted(row.key), _shown(row.key, row.value), row.origin) for row in effective(state.settings())]
+    found = state.settings()
+    rows = [(_dotted(row.key), _shown(row.key, row.value), row.origin) for row in effective(found)]
+    if found.hook_order:
+        from greenroom.cli._survey import candidates, order_warnings
+
+        warn(order_warnings(found, candidates(found)))
     if as_json:
         emit_json([{"key": key, "value": value, "origin": origin} for key, value, origin in rows])
     else:
