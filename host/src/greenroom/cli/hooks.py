@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 
 
-@click.group()
+@click.group(epilog="Example: greenroom hooks list")
 def hooks() -> None:
     """Show the hooks and who implements them."""
 

@@ -23,12 +23,12 @@ _as_json = click.option("--json", "json_", is_flag=True, help="Print JSON.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Print the command and do nothing.")
 
 
-@click.group()
+@click.group(epilog="Example: greenroom plugins list")
 def plugins() -> None:
     """List, install, switch, check and write plugins."""
 
 
-@plugins.command("list")
+@plugins.command("list", epilog="Example: greenroom plugins list --json")
 @_as_json
 @click.pass_obj
 def list_(state: CliState, *, json_: bool) -> None:
@@ -53,7 +53,7 @@ def list_(state: CliState, *, json_: bool) -> None:
         click.echo(f"warning: {text}; restore with: greenroom plugins sync", err=True)
 
 
-@plugins.command()
+@plugins.command(epilog="Example: greenroom plugins info sqlite")
 @click.argument("name")
 @_as_json
 @click.pass_obj
@@ -73,7 +73,7 @@ def info(state: CliState, name: str, *, json_: bool) -> None:
             click.echo(f"{key + ':':<14}{said}")
 
 
-@plugins.command()
+@plugins.command(epilog="Example: greenroom plugins disable audit")
 @click.argument("name")
 @click.pass_obj
 def disable(state: CliState, name: str) -> None:
@@ -81,7 +81,7 @@ def disable(state: CliState, name: str) -> None:
     _switch(state, name, on=False)
 
 
-@plugins.command()
+@plugins.command(epilog="Example: greenroom plugins enable audit")
 @click.argument("name")
 @click.pass_obj
 def enable(state: CliState, name: str) -> None:
@@ -128,7 +128,7 @@ def _edit(document: TOMLDocument, wanted: Candidate, found: list[Candidate], *, 
         section["allow"] = [*allow, wanted.id]
 
 
-@plugins.command()
+@plugins.command(epilog="Example: greenroom plugins install greenroom-claude")
 @click.argument("requirements", nargs=-1)
 @click.option("-e", "--editable", multiple=True, metavar="PATH", help="Install a project folder in editable mode.")
 @_dry_run
@@ -144,7 +144,7 @@ def install(state: CliState, requirements: tuple[str, ...], editable: tuple[str,
     _install(state, requests, dry_run=dry_run)
 
 
-@plugins.command()
+@plugins.command(epilog="Example: greenroom plugins sync --dry-run")
 @_dry_run
 @click.pass_obj
 def sync(state: CliState, *, dry_run: bool) -> None:
@@ -176,7 +176,7 @@ def _install(state: CliState, requests: list[Request], *, dry_run: bool) -> None
     click.echo(f"new plugins: {', '.join(new) or 'none'}" + ("; try them: greenroom plugins check" if new else ""))
 
 
-@plugins.command()
+@plugins.command(epilog="Example: greenroom plugins uninstall audit --dry-run")
 @click.argument("name")
 @_dry_run
 @click.pass_obj
@@ -203,7 +203,7 @@ def uninstall(state: CliState, name: str, *, dry_run: bool) -> None:
     click.echo(f"uninstalled: {distribution} ({', '.join(others)})")
 
 
-@plugins.command()
+@plugins.command(epilog="Example: greenroom plugins new audit --into ~/src")
 @click.argument("name")
 @click.option("--into", type=click.Path(path_type=Path), default=Path(), help="Where to make the folder.")
 def new(name: str, into: Path) -> None:
@@ -219,7 +219,7 @@ def new(name: str, into: Path) -> None:
     click.echo(f"test it:     cd {shlex.quote(str(project.folder))} && uv run pytest")
 
 
-@plugins.command()
+@plugins.command(epilog="Example: greenroom plugins check audit")
 @click.argument("name", required=False)
 @click.option(
     "--timeout",

@@ -31,7 +31,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _id = click.argument("session_id", metavar="ID")
 
 
-@click.group()
+@click.group(epilog="Example: greenroom sessions show last")
 def sessions() -> None:
     """List, read, check, repair, copy and delete stored sessions. ID may be `last`, the newest."""
 

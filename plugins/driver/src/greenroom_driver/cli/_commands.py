@@ -113,7 +113,7 @@ def attach(state: CliState, *, session_id: str) -> None:
     sys.exit(anyio.run(attach_to, state, session_id))
 
 
-@click.group()
+@click.group(epilog="Example: greenroom providers list")
 def providers() -> None:
     """List and check what can run an agent."""
 

@@ -17,7 +17,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _agent = click.argument("agent", metavar="ID|last")
 
 
-@click.group()
+@click.group(epilog="Example: greenroom agents list")
 def agents() -> None:
     """List agents, end them, bring them back, look into them.
 

@@ -15,7 +15,7 @@ _question = click.argument("question", required=False)
 _action = click.option("--action", metavar="NAME", help="The action of the question that is meant, by its name.")
 
 
-@click.group()
+@click.group(epilog="Example: greenroom permissions list")
 def permissions() -> None:
     """List and answer the questions of agents.
 
