@@ -7,6 +7,8 @@ import random
 import pytest
 from timeline_lines import World, Writer, expected_rows, items
 
+from greenroom.timeline import Cursor
+
 pytestmark = pytest.mark.anyio
 
 
@@ -41,6 +43,10 @@ async def check(world, timeline, choose):
         assert await walk(timeline, "projected", limit) == whole
     assert items((await timeline.fetch("s", limit=0)).rows) == rows
     assert list((await timeline.fetch("s", limit=0, view="projected")).entries) == whole
+    cursor = Cursor((await timeline.fetch("s")).epoch, choose.randint(-1, len(events)))
+    told = (await timeline.fetch("s", cursor=cursor, direction="after", limit=0)).patches
+    page = await timeline.fetch("s", cursor=cursor, direction="after", limit=limit, view="projected")
+    assert page.patches == tuple(patch for patch in told if patch.seq <= page.end.seq)
     page = await timeline.fetch("s")
     assert (page.window.min, page.window.max) == ((min(rows), max(rows)) if rows else (None, None))
 

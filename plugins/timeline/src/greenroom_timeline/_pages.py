@@ -133,18 +133,20 @@ async def _newer(feed: Feed, cursor: int, count: int | None, view: View) -> Page
         return Page(epoch=end.epoch, window=whole, end=end, has_older=older)
     rows: Sequence[Row] = ()
     entries: Sequence[Entry] = ()
+    patches: Sequence[Patch] = ()
+    read: Sequence[Event] = ()
     low = high = -1
     if view == "canonical":
         rows, patches = await _rows_after(feed, cursor, count)
         if rows:
             low, high = rows[0].seq, rows[-1].seq
     else:
-        entries, patches = await _entries_after(feed, cursor, count), ()
+        entries, read = await _entries_after(feed, cursor, count)
         if entries:
             low, high = entries[0].seq, max(entry.end for entry in entries)
     more = bool(rows or entries) and last is not None and last > high
     if view == "projected":
-        patches = await _patches_between(feed, cursor, high if more else end.seq)
+        patches = await _patches_between(feed, cursor, high if more else end.seq, read)
     return Page(
         epoch=end.epoch,
         window=whole,
@@ -220,20 +222,24 @@ def _memory_patches(line: Line, low: int, high: int, cursor: int) -> list[Patch]
     ]
 
 
-async def _entries_after(feed: Feed, cursor: int, count: int | None) -> list[Entry]:
+async def _entries_after(feed: Feed, cursor: int, count: int | None) -> tuple[list[Entry], Sequence[Event]]:
+    """The first entries that have a row behind the cursor, and the events that were read for them."""
     tail = feed.tail
     if tail is None and cursor >= feed.line.base:
         tail = await open_tail(feed)
     if tail is not None and (cursor + 1 >= tail.start or feed.line.first is None or tail.start <= feed.line.first):
-        return [entry.entry(tail.patches) for entry in first_entries(tail.entries, cursor, count)]
+        return [entry.entry(tail.patches) for entry in first_entries(tail.entries, cursor, count)], ()
     stretch = await stretch_after(feed, cursor, count)
-    return [entry.entry(stretch.patches) for entry in stretch.entries]
+    return [entry.entry(stretch.patches) for entry in stretch.entries], stretch.events
 
 
-async def _patches_between(feed: Feed, cursor: int, stop: int) -> list[Patch]:
-    """The patches behind the cursor up to `stop` of rows up to the cursor."""
-    line = feed.line
+async def _patches_between(feed: Feed, cursor: int, stop: int, read: Sequence[Event]) -> list[Patch]:
+    """The patches behind the cursor up to `stop` of rows up to the cursor. `read`: events that are at hand."""
+    line, part = feed.line, feed.roles.part
     if cursor >= line.base:
         return _memory_patches(line, cursor, stop, cursor)
-    rows, patches = await _stored_after(feed, cursor, None, stop + 1)
+    known = [event for event in read if cursor < event.seq <= stop]
+    rows, patches = await _stored_after(feed, known[-1].seq if known else cursor, None, stop + 1)
+    rows = [*(event for event in known if part(event) == "row"), *rows]
+    patches = [*(event for event in known if part(event) == "patch"), *patches]
     return await _told(feed, patches, cursor, rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
@@ -24,10 +24,18 @@ _SEQ: Final = attrgetter("seq")
 
 
 class Stretch:
-    """A part of a line between two borders, folded. Attributes: entries, unfinished; patches by row."""
+    """A part of a line between two borders, folded.
 
-    def __init__(self, entries: list[Single], patches: dict[int, Sequence[Fact]]) -> None:
-        self.entries, self.patches = entries, patches
+    Attributes:
+        entries: unfinished.
+        patches: by row.
+        events: what was read for it.
+    """
+
+    def __init__(
+        self, entries: list[Single], patches: Mapping[int, Sequence[Fact]], events: Sequence[Event] = ()
+    ) -> None:
+        self.entries, self.patches, self.events = entries, patches, events
 
 
 async def _border_below(feed: Feed, seq: int) -> int:
@@ -134,10 +142,10 @@ async def stretch_after(feed: Feed, cursor: int, limit: int | None) -> Stretch:
     whole, count = Stretch([], {}), 0
     while low < length and (limit is None or count < limit):
         events, low = await _forth(feed, low, length, size, cursor)
-        part = Stretch(fold(events, feed.roles), await _patches(feed, events))
+        part = Stretch(fold(events, feed.roles), await _patches(feed, events), events)
         count += sum(entry.end > cursor for entry in part.entries)
         whole = _joined(whole, part)
-    return Stretch(first_entries(whole.entries, cursor, limit), whole.patches)
+    return Stretch(first_entries(whole.entries, cursor, limit), whole.patches, whole.events)
 
 
 def _joined(first: Stretch, second: Stretch) -> Stretch:
@@ -146,7 +154,8 @@ def _joined(first: Stretch, second: Stretch) -> Stretch:
         shift = first.entries[-1].segment + 1 - second.entries[0].segment
         for entry in second.entries:
             entry.segment += shift
-    return Stretch([*first.entries, *second.entries], {**first.patches, **second.patches})
+    events = (*first.events, *second.events)
+    return Stretch([*first.entries, *second.entries], {**first.patches, **second.patches}, events)
 
 
 async def open_tail(feed: Feed) -> Tail | None:
