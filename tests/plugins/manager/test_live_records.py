@@ -406,3 +406,16 @@ async def test_an_agent_that_is_closed_while_it_works_is_not_said_to_be_cut_shor
         await home.directory.close("a")
         assert (await home.directory.find("a")).state == Closed()
     assert "ended_at_work" not in home.said
+
+
+async def test_a_creation_that_is_given_up_while_the_agent_is_still_initializing_leaves_nothing(anyio_backend):
+    provider, medium = ScriptedProvider(), Medium()
+    provider.session_type = type("NeverSays", (ScriptedSession,), {"runtime_info": hang})
+    async with house(medium, provider) as home:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(home.create, "a")
+            await home.until(lambda: home.live("a") is not None)
+            tasks.cancel_scope.cancel()
+        assert home.live("a") is None
+        assert list(await home.directory.list()) == []
+        assert (medium.sessions, list(medium.records)) == ({}, [])

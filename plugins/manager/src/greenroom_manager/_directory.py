@@ -162,7 +162,13 @@ class Directory:
         self, spec: AgentSpec, *, setup: Setup | None = None, environment: Mapping[str, str] | None = None
     ) -> Agent:
         """See `AgentDirectory.create`."""
-        return await self._stored(await self._ways.create(spec, setup=setup, environment=environment))
+        agent = await self._ways.create(spec, setup=setup, environment=environment)
+        try:
+            return await self._stored(agent)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):  # bounded by the stop ladder of the provider
+                await self._ways.delete(agent.id)
+            raise
 
     async def open(
         self, agent_id: str, options: AgentOptions | None = None, *, purpose: Purpose = "interactive"

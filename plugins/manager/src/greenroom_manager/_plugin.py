@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from greenroom import Scope, hookimpl
 from greenroom.agents import Agent
-from greenroom.sessions import Event, Session
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -65,19 +64,6 @@ class ManagerPlugin:
         parts = self._parts[agent.scope.host]
         parts.directory.watch.disposed(agent)
         parts.attention.gone(agent)
-
-    @hookimpl
-    def session_event(self, session: Session, event: Event) -> None:
-        """Follow what is logged."""
-        for parts in self._parts.values():
-            parts.directory.watch.event(session, event)
-
-    @hookimpl
-    def attention(self, agent: Agent, reason: str) -> None:
-        """Ring the terminal's bell."""
-        from ._attention_bell import ring
-
-        ring(reason, self._parts[agent.scope.host].settings.attention.bell)
 
 
 plugin = ManagerPlugin()

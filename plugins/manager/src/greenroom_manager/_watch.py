@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from greenroom.agents import Agent, AgentRecord, AgentState, Closed, Initializing
-from greenroom.sessions import Event, Session
+from greenroom.sessions import Event
 
 from ._facts import TYPES, apply, changed, chosen, first_record
 from ._snapshot import error_of, name_of
@@ -73,6 +73,9 @@ class Watch:
             )
 
         self._context.book.stage(agent.id, opened, new=log)
+        # Not by the hook: that would be called for every event of every session.
+        unobserve = agent.session.observe(lambda event: self.event(agent, event))
+        agent.scope.undo(unobserve, label="log of the record").also(self._context.scope)
         agent.scope.spawn(self._initialized, agent, name="record")
 
     async def adopt(self, agent: Agent) -> None:
@@ -94,19 +97,19 @@ class Watch:
         if after != seen.state:
             self._context.tell_moved(agent, seen.state, after)
 
-    def event(self, session: Session, event: Event) -> None:
+    def event(self, agent: Agent, event: Event) -> None:
         """Something was logged."""
-        seen = self._seen.get(session.id) if event.type in WATCHED else None
-        if seen is None or seen.agent.session is not session:  # one of another host of this process
+        seen = self._seen.get(agent.id) if event.type in WATCHED else None
+        if seen is None:
             return
-        asked = not isinstance(seen.agent.state, Initializing)
-        self._context.book.stage(session.id, lambda record: apply(record, event, asked=asked))
+        asked = not isinstance(agent.state, Initializing)
+        self._context.book.stage(agent.id, lambda record: apply(record, event, asked=asked))
         if event.type in _QUESTIONS:
             self._questions(seen)
         elif event.type == "turn/end":
-            self._ended(session.id, event)
+            self._ended(agent.id, event)
         if event.type in _MOVING:
-            self.look(seen.agent)
+            self.look(agent)
 
     def look(self, agent: Agent) -> None:
         """See whether the agent's state has changed; if so, keep and tell it."""
