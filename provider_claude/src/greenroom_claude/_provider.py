@@ -95,7 +95,13 @@ class ClaudeProvider(Provider):
             isolated=isolated,
         )
         session = ClaudeSession(setting, options, link, self._new_id)
-        await session.launch()
+        try:
+            await session.launch()
+        except StaleSession as error:
+            told = _elsewhere(resume, setting)
+            if told is None:
+                raise
+            raise told from error
         if fresh is not None:
             link.emit(Notice(level="warning", message=_NOTHING_KEPT, code="nothing_kept"))
         if isolated and request.handle is None and has_project_settings(request.cwd):
@@ -205,6 +211,16 @@ def _again(native_id: str, config: Path) -> str:
         return str(uuid.UUID(native_id))
     except ValueError:
         raise StaleSession(f"Claude Code has no conversation {native_id} in {config}") from None
+
+
+def _elsewhere(native_id: str | None, setting: Setting) -> StaleSession | None:
+    """A conversation whose file is there was refused for the folder: the agent continues it only where it began."""
+    path = find_session(setting.config, native_id) if native_id is not None else None
+    known = describe_session(path) if path is not None else None
+    if known is None or known.cwd is None or Path(known.cwd) == setting.cwd:
+        return None
+    told = f"Claude Code continues the conversation {native_id} only in {known.cwd}, where it began"
+    return StaleSession(told, hint=f"not in {setting.cwd}")
 
 
 def _may_bypass(env: Mapping[str, str]) -> bool:

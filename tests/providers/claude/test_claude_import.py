@@ -124,6 +124,18 @@ async def test_a_torn_history_with_unknown_rows_is_taken_over_as_far_as_it_goes(
         assert types.count("user/message") == 2
 
 
+@pytest.mark.asyncio
+async def test_a_conversation_that_began_in_another_folder_is_refused_and_says_where(tmp_path: Path) -> None:
+    (path,) = (SESSIONS / "simple_text").glob("projects/*/*.jsonl")
+    box, other = Box(tmp_path, stub := Stub([])), tmp_path / "elsewhere"
+    other.mkdir()
+    copied(box.config, box.cwd, [path])
+    async with keeper(box, tmp_path / "data", stub=stub, quiet=False) as (rig, directory):
+        with pytest.raises(p.StaleSession, match=f"only in {box.cwd}"):
+            await directory.import_native("claude", path.stem, cwd=other)
+        assert list(await rig.host.sessions.store.list()) == []
+
+
 NAMED = ["multi_turn", "file_tools", "subagent", "auto_compact", "interrupt_tool", "parallel_tools", "error_529"]
 
 
