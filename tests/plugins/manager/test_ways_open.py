@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from greenroom import hookimpl
 from greenroom.agents import (
     Agent,
     AgentArchived,
@@ -14,14 +15,24 @@ from greenroom.agents import (
     AgentRecord,
     AgentSettings,
     AgentSpec,
+    DisposeFailed,
     Resting,
 )
-from greenroom.providers import Capability, Handle, MessageDone, Notice, RuntimeInfo, TurnCompleted, UserEcho
+from greenroom.providers import (
+    Capability,
+    Handle,
+    MessageDone,
+    Notice,
+    ProviderError,
+    RuntimeInfo,
+    TurnCompleted,
+    UserEcho,
+)
 from greenroom.sessions import Medium, SessionError
 from greenroom_manager.ways._checks import options_of
 from greenroom_testing import EVERYTHING, ScriptedPlugin, ScriptedProvider
 
-from .house import JUMPING, Gate, house
+from .house import JUMPING, Fails, Gate, house
 
 pytestmark = pytest.mark.anyio
 
@@ -350,3 +361,28 @@ async def test_who_opens_for_work_while_the_history_is_opened_gets_an_agent_that
         assert seen[-1].snapshot.live
     assert found[0] is found[1]
     assert gate.calls == 1
+
+
+class Veto:
+    @hookimpl
+    def agent_created(self, agent):
+        raise AgentError("not today")
+
+
+async def test_a_start_that_fails_and_whose_process_does_not_end_keeps_the_lease_until_it_does(home) -> None:
+    await stored(home)
+    await home.host.load(Veto(), name="veto")
+    home.provider.closing = Fails(ProviderError("it would not die"))
+    with pytest.raises(ExceptionGroup):
+        await home.directory.open("a")
+    await home.host.unload("local:veto")
+    assert home.live("a") is None
+    assert home.writers() == ["a"]
+    assert (await home.store.entry("a")).owner is not None
+    opened = len(home.provider.opened)
+    with pytest.raises(DisposeFailed, match="it would not die"):
+        await home.directory.open("a")
+    assert len(home.provider.opened) == opened
+    home.provider.closing = ScriptedProvider().closing
+    await home.directory.open("a")
+    assert home.writers() == ["a"]

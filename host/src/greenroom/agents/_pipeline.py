@@ -12,7 +12,7 @@ import anyio
 
 from greenroom.agents._agent import Agent, AgentScope, owner_of
 from greenroom.agents._entries import Entries, Entry
-from greenroom.agents._errors import AgentClosed
+from greenroom.agents._errors import AgentClosed, DisposeFailed
 from greenroom.agents._inbox import SPLICED, Fate, Inbox
 from greenroom.agents._initiator import Initiators
 from greenroom.agents._interfaces import AgentFactory, AgentOptions, Cause, Driver
@@ -87,9 +87,12 @@ class Pipeline:
         self._initiators = initiators
         self._report = report
         self._made: dict[Life, Made] = {}
+        self._unfinished: dict[str, Made] = {}
+        """By session id: what could not be made and whose process would not end; it keeps its lease."""
 
     async def make(self, plan: Plan, factory: AgentFactory, home: Scope) -> tuple[Agent, Life]:
         """Carry out a plan with a factory whose scope is `home`; everything or nothing. Raises: see `Agents.create`."""
+        await self._finish(plan.session_id)
         await self._wait_for_last(plan.session_id)
         life = self.lives[plan.session_id] = Life(plan.session_id, self._tasks, self._teardown)
         made: Made | None = None
@@ -196,21 +199,41 @@ class Pipeline:
     async def _roll_back(self, made: Made) -> None:
         """Give everything back, the last first; what fails is reported and stops nothing."""
         made.agent.leave()
-        if made.driver is not None:
-            await self._contained(made, made.driver.aclose)
+        closed = made.driver is None or await self._contained(made, made.driver.aclose)
         await made.agent.scope.aclose()
         if made.entry is not None:
             made.entry.detach()
+        if not closed:  # its process may write on, so the lease stays until it has ended
+            self._unfinished[made.plan.session_id] = made
+            if made.entered is not None:
+                made.entered.detach()
+            return
         if made.entered is not None:
             await self._contained(made, made.entered.close)
         await self._contained(made, made.prepared.discard)
 
-    async def _contained(self, made: Made, step: Callable[[], Awaitable[object]]) -> None:
+    async def _contained(self, made: Made, step: Callable[[], Awaitable[object]]) -> bool:
+        """Whether the step was done."""
         try:
-            with anyio.move_on_after(CLOSE_LIMIT):
+            with anyio.fail_after(CLOSE_LIMIT):
                 await step()
         except Exception as error:  # noqa: BLE001 - the other steps must follow; it is reported
             self._report("rollback_failed", error, made.plan.session_id)
+            return False
+        return True
+
+    async def _finish(self, session_id: str) -> None:
+        """Try again to end what a creation has left behind. Raises DisposeFailed."""
+        made = self._unfinished.get(session_id)
+        if made is None:
+            return
+        try:
+            with anyio.fail_after(CLOSE_LIMIT):
+                await _driver_of(made).aclose()
+        except Exception as error:
+            raise DisposeFailed(f"what an earlier start of agent {session_id} left does not end: {error}") from error
+        if self._unfinished.pop(session_id, None) is made:
+            await (made.entered.lease.release() if made.entered is not None else made.prepared.discard())
 
     async def _teardown(self, life: Life) -> None:
         """End a published agent; raises if the provider's process would not end, with the lease kept."""
