@@ -142,7 +142,7 @@ async def test_without_a_timeline_it_is_said_what_is_missing(printed):
 
 
 @pytest.mark.parametrize("text", ["", "x", ":", ":3", "x:", "x:-2", "x:1.5", "x:+1", "x:²"])
-async def test_what_is_no_cursor_is_refused_and_told_how_one_is_written(anyio_backend, text):
+def test_what_is_no_cursor_is_refused_and_told_how_one_is_written(text):
     done = CliRunner().invoke(log, ["last", "--projected", "--after", text])
     assert done.exit_code == 2
     assert "EPOCH:SEQ" in done.output
@@ -151,9 +151,9 @@ async def test_what_is_no_cursor_is_refused_and_told_how_one_is_written(anyio_ba
 @pytest.mark.parametrize(
     "options", [["--follow", "--projected"], ["--after", "x:1"], ["--limit", "3"], ["--projected", "--limit", "many"]]
 )
-async def test_options_that_do_not_go_together_are_refused(anyio_backend, options):
+def test_options_that_do_not_go_together_are_refused(options):
     assert CliRunner().invoke(log, ["last", *options]).exit_code == 2
 
 
-async def test_the_help_shows_an_example(anyio_backend):
+def test_the_help_shows_an_example():
     assert "Example: greenroom log last --projected" in CliRunner().invoke(log, ["--help"]).output
