@@ -65,5 +65,12 @@ class ManagerPlugin:
         parts.directory.watch.disposed(agent)
         parts.attention.gone(agent)
 
+    @hookimpl
+    def attention(self, agent: Agent, reason: str) -> None:
+        """Ring the terminal's bell."""
+        from ._attention_bell import ring
+
+        ring(reason, self._parts[agent.scope.host].settings.attention.bell)
+
 
 plugin = ManagerPlugin()
