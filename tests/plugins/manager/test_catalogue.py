@@ -208,6 +208,16 @@ class TestListing:
         desk.cli.state = Availability(ok=True)
         await desk.create("cli")
 
+    async def test_a_good_answer_counts_for_a_while_and_a_bad_one_only_once(self, desk):
+        desk.cli.state = Availability(ok=False, problem="not logged in")
+        assert not (await desk.catalogue.availability("cli")).ok
+        desk.cli.state = Availability(ok=True, version="1")
+        assert (await desk.catalogue.availability("cli")).version == "1"
+        desk.cli.state = RuntimeError("asked again")
+        assert (await desk.create("cli")).session.header.provider == "cli"
+        await desk.catalogue.configure({"cli": {"label": "other"}})
+        assert "asked again" in (await desk.catalogue.availability("cli")).problem
+
     async def test_one_that_is_unknown_is_refused_with_those_that_there_are(self, desk):
         assert "configured: cli, other" in await desk.refused("clu")
 

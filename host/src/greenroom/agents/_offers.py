@@ -76,6 +76,10 @@ class ProviderCatalogue(Protocol):
         """Follow what is known: all entries first, then each that changes; of one that changes often, the latest."""
         ...
 
+    async def availability(self, provider_id: str) -> Availability:
+        """Whether the provider can be used now; an answer that was good counts for a while. Raises as `refresh`."""
+        ...
+
     async def admit(self, provider_id: str) -> ProviderSpec:
         """The provider for a new agent.
 

@@ -14,7 +14,7 @@ from greenroom.agents import AgentDirectory, AgentError, ProviderEntry
 from greenroom.errors import GreenroomError, SettingsError
 from greenroom.providers import Availability, Catalogue, Model, ProviderSpec
 
-from ._catalogue_cache import Cache, probe
+from ._catalogue_cache import FRESH, Cache, probe
 from ._catalogue_specs import Offer, Range, apply
 from ._settings import ProviderSettings
 
@@ -59,6 +59,7 @@ class Providers:
         self._table: dict[str, ProviderSettings] = dict(table)
         self._readers: list[_Reader] = []
         self._made: tuple[dict[str, ProviderSpec], Range] = ({}, Range())
+        self._probed: dict[str, tuple[Offer, int, Availability]] = {}
         self._cache: Final = Cache(context.clock, self._spawn, self._tell)
 
     # what there is
@@ -105,6 +106,10 @@ class Providers:
             self._readers.remove(reader)
 
     # for a new agent
+
+    async def availability(self, provider_id: str) -> Availability:
+        """See `ProviderCatalogue.availability`."""
+        return await self._availability(self._offer(provider_id))
 
     async def admit(self, provider_id: str) -> ProviderSpec:
         """See `ProviderCatalogue.admit`."""
@@ -197,8 +202,16 @@ class Providers:
         if offer.problem is not None:
             return Availability(ok=False, problem=offer.problem)
         known = self._cache.get(Path.cwd(), offer)
-        state = known.availability if known is not None else None
-        return state if state is not None and state.ok else await probe(offer)
+        if known is not None and known.availability is not None and known.availability.ok:
+            return known.availability
+        now = self._context.clock()
+        probed = self._probed.get(offer.spec.id)
+        if probed is not None and probed[0] == offer and 0 <= now - probed[1] <= FRESH:
+            return probed[2]
+        state = await probe(offer)
+        if state.ok:
+            self._probed[offer.spec.id] = (offer, now, state)
+        return state
 
     async def _usable(self, names: Sequence[str]) -> list[str]:
         answers: dict[str, bool] = {}

@@ -35,7 +35,7 @@ async def choose(host: Host, wanted: str | None) -> tuple[str, str | None]:
     others = [spec for spec in host.providers.values() if spec.id != FALLBACK and spec.id not in disabled]
     if others:  # a probe starts programs; nobody should wonder what is going on
         click.secho(f"looking for an account: {', '.join(spec.label for spec in others)}", dim=True, err=True)
-    answers = await _probe_all(others)
+    answers = await _probe_all(others, catalogue)
     for spec in others:
         if answers[spec.id].ok:
             return spec.id, None
@@ -48,11 +48,12 @@ async def choose(host: Host, wanted: str | None) -> tuple[str, str | None]:
     return FALLBACK, f"{why}: this replays a recorded session, no model is asked"
 
 
-async def _probe_all(specs: Sequence[ProviderSpec]) -> dict[str, Availability]:
+async def _probe_all(specs: Sequence[ProviderSpec], catalogue: ProviderCatalogue | None) -> dict[str, Availability]:
     answers: dict[str, Availability] = {}
 
     async def ask(spec: ProviderSpec) -> None:
-        answers[spec.id] = await probe(spec)
+        asked = probe(spec) if catalogue is None else catalogue.availability(spec.id)
+        answers[spec.id] = await asked
 
     async with anyio.create_task_group() as tasks:
         for spec in specs:
