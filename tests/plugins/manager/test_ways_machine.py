@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from greenroom.agents import AgentSpec, Closed
+from greenroom.agents import STATE_NAMES, AgentSpec, Closed
 from greenroom.errors import GreenroomError
 from greenroom.providers import ProviderError
 from greenroom_manager.ways._marks import NAMESPACE
@@ -77,9 +77,11 @@ class Race:
         self.home, self.provider, self.tasks = home, provider, tasks
         self.unexpected: list[BaseException] = []
         self.going_on = 0
+        self.for_history: set[str] = set()
 
     def begin(self, way: str, agent_id: str) -> None:
         self.going_on += 1
+        self.for_history |= {agent_id} if way == "open for history" else set()
         self.tasks.start_soon(self._run, self._call(way, agent_id), way)
 
     def _call(self, way: str, agent_id: str):
@@ -165,9 +167,14 @@ class Race:
         assert set(live) <= shown.keys(), "live without a record"
         assert {entry.id for entry in await home.store.list()} <= shown.keys(), "a session without a record"
         for agent_id, snapshot in shown.items():
+            archived = snapshot.record.archived_at is not None
             if agent_id not in live:
                 assert isinstance(snapshot.state, Closed)
                 assert snapshot.record.state in ("closed", "idle")
+            else:
+                agent = home.live(agent_id)
+                assert snapshot.record.state == STATE_NAMES[type(agent.state)]
+                assert not archived or agent_id in self.for_history or isinstance(agent.state, Closed), "it works on"
         assert len(home.ways.holdings) == len(live)
         assert home.ways._creating.making == home.ways._creating.leaving == {}
         assert home.ways._reloading._going_on == {}
@@ -217,9 +224,15 @@ STEP = st.one_of(
 )
 
 
+@pytest.mark.timeout(1200)  # a soak plays ten times as many
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(there=st.sets(st.sampled_from(sorted(FAMILY))), schedule=st.lists(STEP, max_size=30), seed=st.integers(0, 2**16))
+@given(
+    there=st.sets(st.sampled_from(sorted(FAMILY))),
+    schedule=st.lists(STEP, min_size=10, max_size=40),
+    seed=st.integers(0, 2**16),
+)
+@example("p", [("close", "p"), "settle", "slow", ("open", "p"), ("archive", "p"), ("open", "p")], 3)
 @example("pc", [("archive", "p"), ("detach", "c"), ("open", "c"), ("delete", "p")], 0)
 @example("xy", [("archive", "x"), ("delete", "y"), ("archive", "y")], 1)
 def test_any_order_of_the_ways_leaves_one_writer_at_most_and_records_that_agree(backend, there, schedule, seed) -> None:
