@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -172,6 +173,22 @@ def test_every_command_has_a_help_text_with_an_example(verb, capsys):
     text = answer(capsys, verb, "--help")
     assert f"Example: greenroom agents {verb}" in text
     assert "--json" in text
+
+
+@pytest.mark.parametrize("where", ["value", "crc"])
+def test_a_damaged_record_harms_no_other_and_can_be_deleted(folder, capsys, where):
+    fill(folder, "broken", "whole", work=False)
+    connection = sqlite3.connect(folder / "sessions.db")
+    connection.execute(f"UPDATE records SET {where} = 5 WHERE key = 'broken' AND namespace = 'agents'")
+    connection.commit()
+    connection.close()
+    assert listed(capsys, "--all") == ["whole"]
+    said = refusal(capsys, "show", "broken")
+    assert "the record of agent broken cannot be read" in said
+    assert "greenroom agents delete broken" in said
+    assert answer_json(capsys, "delete", "broken", "--yes") == {"results": {"broken": None}}
+    assert listed(capsys, "--all") == ["whole"]
+    assert "there is no agent 'broken'" in refusal(capsys, "show", "broken")
 
 
 # a host in another process: here, in another thread, with an endpoint of its own

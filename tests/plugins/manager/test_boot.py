@@ -171,7 +171,7 @@ async def test_a_store_whose_records_cannot_be_read_does_not_keep_the_host_from_
     medium, provider = Medium(), ScriptedProvider()
     kept = Store(medium)
 
-    async def damaged(*_given):
+    async def damaged(*_given, **_named):
         raise SessionDamaged("a record does not match its checksum")
 
     monkeypatch.setattr("greenroom.sessions._memory_lease.MemoryRecords.list", damaged)

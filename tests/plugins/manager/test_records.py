@@ -41,8 +41,8 @@ class Shelf:
     async def get(self, key):
         return await self.table.get(key)
 
-    async def list(self, prefix=""):
-        return await self.table.list(prefix)
+    async def list(self, prefix="", *, damaged=None):
+        return await self.table.list(prefix, damaged=damaged)
 
     async def delete(self, key, *, expect=None):
         return await self.table.delete(key, expect=expect)

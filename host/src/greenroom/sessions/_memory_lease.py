@@ -156,8 +156,9 @@ class MemoryRecords:
         """See RecordTable.get."""
         return self._medium.records.get((self._namespace, key))
 
-    async def list(self, prefix: str = "") -> Sequence[Record]:
-        """See RecordTable.list."""
+    async def list(self, prefix: str = "", *, damaged: Callable[[str], object] | None = None) -> Sequence[Record]:
+        """See RecordTable.list; nothing is damaged here."""
+        del damaged
         found = [
             record
             for (namespace, key), record in self._medium.records.items()

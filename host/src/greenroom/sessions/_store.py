@@ -247,8 +247,11 @@ class RecordTable(Protocol):
         """The record, or None."""
         ...
 
-    async def list(self, prefix: str = "") -> Sequence[Record]:
-        """All records whose key starts with `prefix`, ordered by key."""
+    async def list(self, prefix: str = "", *, damaged: Callable[[str], object] | None = None) -> Sequence[Record]:
+        """All records whose key starts with `prefix`, ordered by key.
+
+        A damaged one is left out and its key told to `damaged`; raises SessionDamaged without that.
+        """
         ...
 
     async def put(self, key: str, value: bytes, *, expect: int | None = None) -> int:

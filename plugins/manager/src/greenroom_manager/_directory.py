@@ -22,7 +22,7 @@ reconciled: there archive cascades are finished that a crash has cut short.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -45,13 +45,14 @@ from greenroom.agents import (
 )
 from greenroom.errors import GreenroomError
 from greenroom.providers import PermissionResponse, ProviderError
-from greenroom.sessions import check_id
+from greenroom.sessions import SessionNotFound, check_id
 from greenroom.sessions.vocabulary import AgentConfig
 
 from . import _attention as attention
 from ._boot import complete, driven_elsewhere, entries_of, reconcile
 from ._facts import changed
 from ._feed import Feed
+from ._row import UnreadableRecord
 from ._watch import Watch
 
 if TYPE_CHECKING:
@@ -207,8 +208,17 @@ class Directory:
         return await self._ways.detach((await self._find(agent_id)).id)
 
     async def delete(self, agent_id: str) -> Cascade:
-        """See `AgentDirectory.delete`."""
-        return await self._ways.delete((await self._find(agent_id)).id)
+        """See `AgentDirectory.delete`; also removes an agent whose record is damaged, which then counts as nobody's."""
+        try:
+            record = await self._find(agent_id)
+        except UnreadableRecord as error:
+            if error.newer:
+                raise
+            with suppress(SessionNotFound):
+                await self._context.host.sessions.store.delete(agent_id)
+            await self._book.remove(agent_id)
+            return Cascade(results={agent_id: None})
+        return await self._ways.delete(record.id)
 
     # changing
 

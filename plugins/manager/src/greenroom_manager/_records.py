@@ -17,9 +17,9 @@ import msgspec
 
 from greenroom.agents import AgentExists, AgentNotFound, AgentRecord
 from greenroom.errors import GreenroomError
-from greenroom.sessions import Record, RecordConflict, RecordTable
+from greenroom.sessions import Record, RecordConflict, RecordTable, SessionDamaged
 
-from ._row import UnreadableRecord, decode, encode
+from ._row import UnreadableRecord, damaged, decode, encode
 
 NAMESPACE: Final = "agents"
 """Of the store's table of records."""
@@ -93,7 +93,10 @@ class RecordBook:
         Raises:
             UnreadableRecord: a newer version wrote it, or it is damaged.
         """
-        row = await self._table().get(agent_id)
+        try:
+            row = await self._table().get(agent_id)
+        except SessionDamaged as error:
+            raise damaged(agent_id, error.args[0]) from error
         page = self._pages.get(agent_id)
         if row is None and (page is None or not page.pending):
             if page is not None and page.shown is not None and not page.lock.locked():
@@ -105,9 +108,10 @@ class RecordBook:
 
     async def list(self) -> Sequence[AgentRecord]:
         """All records, also internal and archived ones, the latest changed first; `unreadable` names the rest."""
-        rows = await self._table().list()
-        seen = {row.key for row in rows}
-        self._unreadable = {}
+        broken: list[str] = []
+        rows = await self._table().list(damaged=broken.append)
+        seen = {row.key for row in rows}.union(broken)
+        self._unreadable = {key: str(damaged(key, "its checksum is wrong")) for key in broken}
         for row in rows:
             self._see(row, strict=False)
         for agent_id, page in list(self._pages.items()):

@@ -25,7 +25,23 @@ _head: Final = msgspec.json.Decoder(_Head)
 
 
 class UnreadableRecord(GreenroomError):
-    """Raised when a record was written by a newer greenroom, or is none; the other records are not touched by it."""
+    """Raised when a record was written by a newer greenroom, or is damaged; the other records are not touched by it.
+
+    Attributes:
+        newer: it is whole, and only a newer greenroom knows how to read it.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, newer: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.newer = newer
+
+
+def damaged(agent_id: str, why: object) -> UnreadableRecord:
+    """The error for a record that nobody can read."""
+    return UnreadableRecord(
+        f"the record of agent {agent_id} cannot be read: {why}",
+        hint=f"`greenroom agents delete {agent_id}` removes it with its session",
+    )
 
 
 def decode(agent_id: str, value: bytes) -> AgentRecord:
@@ -40,13 +56,11 @@ def decode(agent_id: str, value: bytes) -> AgentRecord:
             raise UnreadableRecord(
                 f"the record of agent {agent_id} has version {version}, this greenroom reads up to {VERSION}",
                 hint="upgrade greenroom",
+                newer=True,
             )
         return _record.decode(value)
     except msgspec.MsgspecError as error:
-        raise UnreadableRecord(
-            f"the record of agent {agent_id} cannot be read: {error}",
-            hint=f"`greenroom agents delete {agent_id}` removes it with its session",
-        ) from error
+        raise damaged(agent_id, error) from error
 
 
 def encode(record: AgentRecord, before: bytes | None = None) -> bytes:

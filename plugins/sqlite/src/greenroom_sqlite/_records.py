@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 from zlib import crc32
 
 from greenroom.sessions import Record, RecordConflict, RecordWrite, SessionDamaged
@@ -12,6 +12,8 @@ from greenroom.sessions import Record, RecordConflict, RecordWrite, SessionDamag
 from ._rows import signed
 
 T = TypeVar("T")
+Found: TypeAlias = Record | tuple[str, SessionDamaged]
+"""A record, or the key of one and why it cannot be read."""
 
 
 class Access(Protocol):
@@ -41,10 +43,20 @@ class Records:
         await self._access.settled()
         return await self._access.read(lambda connection: read_record(connection, self._namespace, key), None)
 
-    async def list(self, prefix: str = "") -> Sequence[Record]:
-        """See RecordTable.list. Raises SessionDamaged if a checksum is wrong."""
+    async def list(self, prefix: str = "", *, damaged: Callable[[str], object] | None = None) -> Sequence[Record]:
+        """See RecordTable.list. A record whose checksum is wrong is damaged."""
         await self._access.settled()
-        return await self._access.read(lambda connection: _list(connection, self._namespace, prefix), ())
+        nothing: list[Found] = []
+        found = await self._access.read(lambda connection: _list(connection, self._namespace, prefix), nothing)
+        whole: list[Record] = []
+        for record in found:
+            if isinstance(record, Record):
+                whole.append(record)
+            elif damaged is None:
+                raise record[1]
+            else:
+                damaged(record[0])
+        return whole
 
     async def put(self, key: str, value: bytes, *, expect: int | None = None) -> int:
         """See RecordTable.put."""
@@ -52,13 +64,16 @@ class Records:
         return await self._access.write(lambda connection: write_record(connection, write))
 
     async def delete(self, key: str, *, expect: int | None = None) -> bool:
-        """See RecordTable.delete. What is not there needs no write."""
-        if expect is None and await self.get(key) is None:
+        """See RecordTable.delete. What is not there needs no write; a damaged one can be removed."""
+        await self._access.settled()
+        if expect is None and not await self._access.read(
+            lambda found: _there(found, self._namespace, key), missing=False
+        ):
             return False
         write = RecordWrite(self._namespace, key, None, expect)
 
         def remove(connection: sqlite3.Connection) -> bool:
-            there = read_record(connection, self._namespace, key) is not None
+            there = _there(connection, self._namespace, key)
             write_record(connection, write)
             return there
 
@@ -70,6 +85,11 @@ def record_crc(namespace: str, key: str, value: bytes, revision: int) -> int:
     return signed(crc32(value, crc32(f"{namespace}\0{key}\0{revision}\0".encode())))
 
 
+def _there(connection: sqlite3.Connection, namespace: str, key: str) -> bool:
+    found = connection.execute("SELECT 1 FROM records WHERE namespace = ? AND key = ?", (namespace, key))
+    return found.fetchone() is not None
+
+
 def read_record(connection: sqlite3.Connection, namespace: str, key: str) -> Record | None:
     """One record, or None. Raises SessionDamaged."""
     row = connection.execute(
@@ -78,16 +98,22 @@ def read_record(connection: sqlite3.Connection, namespace: str, key: str) -> Rec
     return None if row is None else _checked(namespace, *row)
 
 
-def _list(connection: sqlite3.Connection, namespace: str, prefix: str) -> tuple[Record, ...]:
+def _list(connection: sqlite3.Connection, namespace: str, prefix: str) -> list[Found]:
     rows = connection.execute(
         "SELECT key, value, revision, crc FROM records WHERE namespace = ? AND substr(key, 1, ?) = ? ORDER BY key",
         (namespace, len(prefix), prefix),
     )
-    return tuple(_checked(namespace, *row) for row in rows)
+    found: list[Found] = []
+    for row in rows:
+        try:
+            found.append(_checked(namespace, *row))
+        except SessionDamaged as error:
+            found.append((row[0], error))
+    return found
 
 
-def _checked(namespace: str, key: str, value: bytes, revision: int, crc: int) -> Record:
-    if record_crc(namespace, key, value, revision) != crc:
+def _checked(namespace: str, key: str, value: object, revision: int, crc: int) -> Record:
+    if not isinstance(value, bytes) or record_crc(namespace, key, value, revision) != crc:
         raise SessionDamaged(f"record {key} of {namespace} does not match its checksum", hint="write it again")
     return Record(key, value, revision)
 

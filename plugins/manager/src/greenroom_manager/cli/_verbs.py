@@ -9,7 +9,8 @@ import click
 
 from greenroom.agents import AgentDirectory, AgentSnapshot, Cascade
 from greenroom.cli import CliState, emit_json, fail
-from greenroom_manager.cli._place import Place, place_of
+from greenroom_manager._row import UnreadableRecord
+from greenroom_manager.cli._place import Place, opened, place_of
 from greenroom_manager.cli._show import shown
 
 Leaving = Literal["archive", "delete"]
@@ -39,13 +40,13 @@ _RECORD_ONLY: Final = frozenset({"read", "unread"})
 
 async def cascade(state: CliState, named: str, verb: Leaving, as_json: bool) -> int:  # noqa: FBT001 - a flag
     """Archive or delete an agent and its descendants; the exit status is 1 if one of them could not be."""
-    async with place_of(state, named) as place:
-        if place.remote is not None:
-            answer = await place.remote.call(f"agents.{verb}", agent=place.agent_id)
-            given = answer.get("results")
-            results = {str(name): _error(error) for name, error in given.items()} if isinstance(given, dict) else {}
-        else:
-            results = dict((await _LEAVING[verb](place.directory, place.agent_id)).results)
+    try:
+        results = await _leave(state, named, verb)
+    except UnreadableRecord as unreadable:
+        if verb != "delete" or unreadable.newer:
+            raise
+        async with opened(state) as (_host, directory):
+            results = dict((await directory.delete(named)).results)
     if as_json:
         emit_json({"results": results})
     for agent_id, error in results.items():
@@ -54,6 +55,14 @@ async def cascade(state: CliState, named: str, verb: Leaving, as_json: bool) -> 
         elif not as_json:
             click.echo(f"agent {agent_id} {_DONE[verb]}")
     return 1 if any(error is not None for error in results.values()) else 0
+
+
+async def _leave(state: CliState, named: str, verb: Leaving) -> dict[str, str | None]:
+    async with place_of(state, named) as place:
+        if place.remote is None:
+            return dict((await _LEAVING[verb](place.directory, place.agent_id)).results)
+        results = (await place.remote.call(f"agents.{verb}", agent=place.agent_id)).get("results")
+        return {str(name): _error(error) for name, error in results.items()} if isinstance(results, dict) else {}
 
 
 def _error(value: object) -> str | None:
