@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 import trio
+import trio.testing
 
 import greenroom_driver
 from greenroom import Host, hookimpl, load_settings

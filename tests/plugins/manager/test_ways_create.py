@@ -351,7 +351,9 @@ async def test_a_creation_that_is_given_up_raises_what_gave_it_up(home) -> None:
 
     await home.host.load(Veto(), name="veto")
     with pytest.raises(ExceptionGroup) as raised:
-        await home.create("a")
+        await home.create("a", title="T")
     assert raised.group_contains(HookError, match="not today")
     assert home.live("a") is None
+    assert list(await home.store.list()) == []
+    assert list(await home.directory.list()) == []
     assert home.ways.idle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
@@ -18,7 +18,7 @@ from greenroom.agents._initiator import Initiators
 from greenroom.agents._interfaces import AgentFactory, AgentOptions, Cause, Driver
 from greenroom.agents._life import Abort, Life
 from greenroom.errors import GreenroomError
-from greenroom.sessions import SessionExists, SessionNotLive, SessionRegistry
+from greenroom.sessions import SessionExists, SessionNotFound, SessionNotLive, SessionRegistry
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -210,7 +210,13 @@ class Pipeline:
             return
         if made.entered is not None:
             await self._contained(made, made.entered.close)
+            if made.prepared.source == "startup":  # what was logged of it may have been written already
+                await self._contained(made, partial(self._forget, made.plan.session_id))
         await self._contained(made, made.prepared.discard)
+
+    async def _forget(self, session_id: str) -> None:
+        with suppress(SessionNotFound):
+            await self._sessions.store.delete(session_id)
 
     async def _contained(self, made: Made, step: Callable[[], Awaitable[object]]) -> bool:
         """Whether the step was done."""

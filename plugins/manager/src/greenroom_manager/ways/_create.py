@@ -56,7 +56,9 @@ class Creating:
         abort, made = Abort(), list[Agent]()
         with self._being_made(agent_id, spec.labels.get(PARENT_LABEL)):
             try:
-                return await self._holdings.lanes.run(agent_id, None, partial(self._make, spec, setup, abort, made))
+                return await self._holdings.lanes.run(
+                    agent_id, None, partial(self._make, agent_id, spec, setup, abort, made)
+                )
             except anyio.get_cancelled_exc_class():
                 abort.abort("the caller has stopped waiting")
                 with anyio.CancelScope(shield=True):
@@ -82,16 +84,25 @@ class Creating:
         finally:
             del self.making[agent_id]
 
-    async def _make(self, spec: AgentSpec, setup: Setup | None, abort: Abort, made: list[Agent]) -> Agent:
+    async def _make(
+        self, agent_id: str, spec: AgentSpec, setup: Setup | None, abort: Abort, made: list[Agent]
+    ) -> Agent:
         holdings, context = self._holdings, self._holdings.context
         _check(abort)
         cwd = await check_cwd(spec.cwd)
         provider = await self._offers.admit(spec.options.provider)
         spec = replace(spec, cwd=cwd, options=replace(spec.options, provider=provider.id))
-        if spec.id is not None and await context.book.read(spec.id) is not None:
-            raise SessionExists(f"agent {spec.id} exists", session_id=spec.id, hint="open it instead")
+        if await context.book.read(agent_id) is not None:
+            raise SessionExists(f"agent {agent_id} exists", session_id=agent_id, hint="open it instead")
         _check(abort)
-        handle = await context.host.agents.create(spec, owner=context.owner, setup=setup, cancel=abort)
+        try:
+            handle = await context.host.agents.create(spec, owner=context.owner, setup=setup, cancel=abort)
+        except SessionExists:
+            raise  # it is somebody's, and so is its record
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await context.book.remove(agent_id)  # the record of one that was announced and then refused
+            raise
         made.append(holdings.keep(handle))
         try:
             await context.book.change(handle.agent.id, partial(_kept, spec=spec, had_setup=setup is not None))
