@@ -326,3 +326,36 @@ async def test_a_write_that_was_begun_is_finished_when_its_caller_is_cancelled(s
         tasks.cancel_scope.cancel()
         shelf.gate.set()
     assert book.get("a").title == decode("a", (await shelf.get("a")).value).title == "x"
+
+
+@pytest.mark.parametrize("ask", ["read", "list"])
+async def test_an_answer_of_the_store_that_a_write_has_overtaken_makes_nobody_forget_the_record(shelf, ask) -> None:
+    book, asked, go = shelf.book(), anyio.Event(), anyio.Event()
+    answer = shelf.table
+
+    class Slow:
+        def __getattr__(self, name):
+            return getattr(answer, name)
+
+        async def get(self, key):
+            found = await answer.get(key)
+            asked.set()
+            await go.wait()
+            return found
+
+        async def list(self, prefix="", **more):
+            found = await answer.list(prefix, **more)
+            asked.set()
+            await go.wait()
+            return found
+
+    told = []
+    book.observe(lambda _id, _before, after: told.append(after))
+    shelf.table = Slow()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(*((book.read, "a") if ask == "read" else (book.list,)))
+        await asked.wait()
+        await book.insert(record("a"))
+        go.set()
+    assert book.get("a") is not None
+    assert None not in told

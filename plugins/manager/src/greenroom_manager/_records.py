@@ -93,12 +93,14 @@ class RecordBook:
         Raises:
             UnreadableRecord: a newer version wrote it, or it is damaged.
         """
+        known = self._pages.get(agent_id)
+        before = known.row if known is not None else None
         try:
             row = await self._table().get(agent_id)
         except SessionDamaged as error:
             raise damaged(agent_id, error.args[0]) from error
         page = self._pages.get(agent_id)
-        if row is None and (page is None or not page.pending):
+        if row is None and (page is None or (page.row is before and not page.pending)):
             if page is not None and page.shown is not None and not page.lock.locked():
                 self._forget(agent_id)
             return None
@@ -109,13 +111,15 @@ class RecordBook:
     async def list(self) -> Sequence[AgentRecord]:
         """All records, also internal and archived ones, the latest changed first; `unreadable` names the rest."""
         broken: list[str] = []
+        before = self._rows()
         rows = await self._table().list(damaged=broken.append)
         seen = {row.key for row in rows}.union(broken)
         self._unreadable = {key: str(damaged(key, "its checksum is wrong")) for key in broken}
         for row in rows:
             self._see(row, strict=False)
         for agent_id, page in list(self._pages.items()):
-            if agent_id not in seen and page.row is not None and not page.lock.locked():
+            known = page.row is not None and page.row is before.get(agent_id)
+            if known and agent_id not in seen and not page.lock.locked():
                 self._forget(agent_id)
         found = [page.shown for page in self._pages.values() if page.shown is not None]
         return sorted(found, key=lambda record: record.updated_at, reverse=True)
@@ -263,6 +267,10 @@ class RecordBook:
                 self._report("record_not_written", str(error))
 
     # inside
+
+    def _rows(self) -> dict[str, Record | None]:
+        """What is known of the store before it is asked: an answer says nothing of what was written meanwhile."""
+        return {agent_id: page.row for agent_id, page in self._pages.items()}
 
     def _page(self, agent_id: str) -> _Page:
         return self._pages.setdefault(agent_id, _Page())
