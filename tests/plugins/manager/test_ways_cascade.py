@@ -218,6 +218,7 @@ async def finished(folder: Path, way: str) -> None:
         assert host.agents.list() == []
 
 
+@pytest.mark.timeout(900)  # each kill starts a process and a host
 @pytest.mark.parametrize("way", ["archive", "delete"])
 def test_a_killed_process_is_finished_by_the_next_wherever_it_was(way, soak_count, tmp_path) -> None:
     for number in range(soak_count(KILLS)):
