@@ -128,7 +128,7 @@ def _edit(document: TOMLDocument, wanted: Candidate, found: list[Candidate], *, 
         section["allow"] = [*allow, wanted.id]
 
 
-@plugins.command(epilog="Example: greenroom plugins install greenroom-claude")
+@plugins.command(epilog="Example: greenroom plugins install greenroom-timeline")
 @click.argument("requirements", nargs=-1)
 @click.option("-e", "--editable", multiple=True, metavar="PATH", help="Install a project folder in editable mode.")
 @_dry_run

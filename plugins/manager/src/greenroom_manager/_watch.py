@@ -27,7 +27,7 @@ class _Seen:
     """What was last shown of a live agent."""
 
     agent: Agent
-    state: AgentState = field(default_factory=Initializing)
+    shown: AgentState = field(default_factory=Initializing)
     questions: int = 0
 
 
@@ -91,11 +91,11 @@ class Watch:
         seen = self._seen.pop(agent.id, None)
         if seen is None:
             return
-        after = seen.state if isinstance(seen.state, Closed) else Closed(error_of(seen.state))
+        after = seen.shown if isinstance(seen.shown, Closed) else Closed(error_of(seen.shown))
         self._context.book.stage(agent.id, lambda record: changed(record, state="closed"))
         self._feed.touch(agent.id)
-        if after != seen.state:
-            self._context.tell_moved(agent, seen.state, after)
+        if after != seen.shown:
+            self._context.tell_moved(agent, seen.shown, after)
 
     def event(self, agent: Agent, event: Event) -> None:
         """Something was logged."""
@@ -114,10 +114,10 @@ class Watch:
     def look(self, agent: Agent) -> None:
         """See whether the agent's state has changed; if so, keep and tell it."""
         seen = self._seen.get(agent.id)
-        if seen is None or seen.state == agent.state:
+        if seen is None or seen.shown == agent.state:
             return
-        before, seen.state = seen.state, agent.state
-        after, error = seen.state, error_of(seen.state)
+        before, seen.shown = seen.shown, agent.state
+        after, error = seen.shown, error_of(seen.shown)
         fresh = name_of(after) == "running"  # a new run clears what went wrong before it
 
         def moved(record: AgentRecord) -> AgentRecord:
