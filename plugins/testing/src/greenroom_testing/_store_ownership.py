@@ -24,14 +24,20 @@ class OwnershipConformance(StoreTests):
         """The refusal says who, the session can be read meanwhile, and it is free after a release."""
         log = sample_log(1)
         async with self.stores(tmp_path, 2) as (store, other):
-            lease = await store.create(sample_header(), owner="the first one")
+            lease = await store.create(sample_header(), owner="the first one", endpoint="over there")
             lease.append(log)
             await lease.flush()
             with pytest.raises(SessionOwned, match=r"the first one.* since "):
                 await other.acquire("s1")
             assert list(await other.read_from("s1")) == log
+            owner = (await other.entry("s1")).owner
+            assert owner is not None
+            assert (owner.name, owner.endpoint) == ("the first one", "over there")
             await lease.release()
             taken = await other.acquire("s1")
+            owner = (await other.entry("s1")).owner
+            assert owner is not None
+            assert owner.endpoint is None
             assert (taken.next_seq, taken.taken_over, taken.torn) == (len(log), False, 0)
             assert taken.token > lease.token
             assert taken.marker == f"s1:{taken.token}"
