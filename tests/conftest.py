@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import hypothesis
@@ -26,6 +26,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("soak" if config.getoption("--soak") else "ci")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, object, object]:
+    """Let a report travel from a worker although what was captured has lone surrogates, which UTF-8 cannot say."""
+    report = yield
+    if isinstance(report, pytest.TestReport):
+        report.sections = [(title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections]
+    return report
 
 
 @pytest.fixture(autouse=True)
