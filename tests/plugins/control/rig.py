@@ -51,6 +51,7 @@ class Place:
         """An agent of the host itself."""
         spec = AgentSpec(id=name, cwd=self.folder, options=AgentOptions(provider="scripted", **options))
         handle = await host.agents.create(spec, owner=host.scope)
+        await handle.agent.initialized()  # from then on there is something in its log
         await handle.agent.flush()
         return handle
 
