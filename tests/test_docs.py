@@ -20,7 +20,10 @@ from greenroom._settings.rules import HOST_KEYS, SECTION_KEYS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("plugins/*/README.md")]
+    page
+    for pattern in ("*.md", "docs/*.md", "*/README.md", "plugins/*/README.md")
+    for page in ROOT.glob(pattern)
+    if not page.parent.name.startswith(".")  # what tools keep here is not ours
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -22,7 +22,7 @@ from greenroom.sessions.vocabulary import Message, Text, UserSource
 from greenroom_testing import ScriptedPlugin
 
 from .conftest import spec
-from .echo import EchoFactory, EchoPlugin
+from .echo import EchoDriver, EchoFactory, EchoPlugin
 
 pytestmark = pytest.mark.anyio
 
@@ -203,9 +203,8 @@ class TestCreate:
         nothing_left(host)
 
     @pytest.mark.behaviour("D-421")
-    async def test_a_preparation_that_fails_leaves_no_state(self, host, provider, factory):
-        if isinstance(factory, EchoPlugin):
-            pytest.skip("the tiny factory opens nothing")
+    async def test_a_preparation_that_fails_leaves_no_state(self, host, provider, monkeypatch):
+        monkeypatch.setattr(EchoDriver, "open", _refuse_to_open)  # the tiny factory opens no provider
         provider.opening = _refuse_to_open
         with pytest.raises(GreenroomError, match="no binary"):
             await create(host)
