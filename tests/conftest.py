@@ -60,6 +60,8 @@ def user_folders(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempP
     for name in list(os.environ):
         if name.startswith("GREENROOM_"):
             monkeypatch.delenv(name)
+    # Every process that a test starts would compile three hundred modules anew.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     folder = tmp_path_factory.mktemp("user")
     monkeypatch.setenv("GREENROOM_HOME", str(folder / "data"))
     monkeypatch.setenv("GREENROOM_CONFIG_DIR", str(folder / "config"))
