@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from greenroom.agents import AgentExists, AgentNotFound, AgentRecord
@@ -15,16 +14,9 @@ if TYPE_CHECKING:
     from ._context import Context
 
 
-def owned_elsewhere(context: Context, entry: SessionEntry | None) -> bool:
+def owned_elsewhere(context: Context, entry: SessionEntry) -> bool:
     """Whether another process that is alive drives the session."""
-    if entry is None or entry.owner is None or not entry.owner.alive:
-        return False
-    return context.host.sessions.get(entry.id) is None
-
-
-async def entries_of(context: Context) -> Mapping[str, SessionEntry]:
-    """What the store lists, by id."""
-    return {entry.id: entry for entry in await context.host.sessions.store.list()}
+    return entry.owner is not None and entry.owner.alive and context.host.sessions.get(entry.id) is None
 
 
 async def driven_elsewhere(context: Context, record: AgentRecord) -> bool:
@@ -45,23 +37,29 @@ async def reconcile(context: Context) -> None:
             await _close(context, record.id)
     for agent_id, why in context.book.unreadable.items():
         context.report("record_unreadable", why, agent_id=agent_id)
-    await complete(context, await entries_of(context))
+    await complete(context)
 
 
-async def complete(context: Context, entries: Mapping[str, SessionEntry]) -> None:
-    """Give a record to each stored session that has none: it was made before there were records, or without them."""
-    for entry in entries.values():
+async def complete(context: Context) -> bool:
+    """Give a record to each stored session that has none: it was made before there were records, or without them.
+
+    Whether there were any, so that the book has to be looked at again.
+    """
+    found = False
+    for entry in await context.host.sessions.store.list():
         known = context.book.get(entry.id) is not None or entry.id in context.book.unreadable
         if known or entry.error is not None or owned_elsewhere(context, entry) or context.live(entry.id) is not None:
             continue
         try:
             record = await stored_record(context.host.sessions.store, entry)
             if record is not None:
+                found = True
                 await context.book.insert(record, at=record.updated_at)
         except AgentExists:
             continue  # another process was quicker
         except GreenroomError as error:
             context.report("session_without_record", str(error), agent_id=entry.id)
+    return found
 
 
 async def _close(context: Context, agent_id: str) -> None:

@@ -17,6 +17,7 @@ from greenroom.providers import Availability, Catalogue, Model, ProviderSpec
 from ._catalogue_cache import FRESH, Cache, probe
 from ._catalogue_specs import Offer, Range, apply
 from ._settings import ProviderSettings
+from .ways import clean_model
 
 if TYPE_CHECKING:
     from ._context import Context
@@ -137,7 +138,7 @@ class Providers:
     async def draft(self, provider_id: str, *, model: str | None = None, cwd: Path | None = None) -> Catalogue:
         """See `ProviderCatalogue.draft`."""
         offer, folder = self._offer(provider_id), _folder(cwd)
-        wanted = model is not None and model.strip() not in ("", "default")
+        wanted = clean_model(model) is not None
         entry = await self._known(provider_id, folder) if wanted else self._cache.get(folder, offer)
         return entry.catalogue if entry is not None and entry.catalogue is not None else Catalogue()
 

@@ -55,6 +55,10 @@ class Context:
         """Take what no caller hears of to the diagnostics."""
         self.host.diagnostics.record(code, text, plugin=self.scope.plugin, session=agent_id)
 
+    def failed(self, code: str, error: BaseException, agent_id: str) -> None:
+        """Take the error of somebody else's code, which no caller hears of, to the diagnostics."""
+        self.report(code, f"{type(error).__name__}: {error}", agent_id=agent_id)
+
     def live(self, agent_id: str) -> Agent | None:
         """The live agent of that id in this host, or None."""
         return self.host.agents.get(agent_id)
@@ -85,7 +89,7 @@ class Context:
         try:
             listener()
         except Exception as error:  # noqa: BLE001 - one that looks on must not harm the agent or the others
-            self.report("listener_failed", f"{type(error).__name__}: {error}", agent_id=agent.id)
+            self.failed("listener_failed", error, agent.id)
 
 
 def text_of(error: BaseException) -> str:

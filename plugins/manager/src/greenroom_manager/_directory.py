@@ -22,7 +22,7 @@ reconciled: there archive cascades are finished that a crash has cut short.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -45,15 +45,16 @@ from greenroom.agents import (
 )
 from greenroom.errors import GreenroomError
 from greenroom.providers import PermissionResponse, ProviderError
-from greenroom.sessions import SessionNotFound, check_id
+from greenroom.sessions import check_id
 from greenroom.sessions.vocabulary import AgentConfig
 
 from . import _attention as attention
-from ._boot import complete, driven_elsewhere, entries_of, reconcile
+from ._boot import complete, driven_elsewhere, reconcile
 from ._facts import changed
 from ._feed import Feed
 from ._row import UnreadableRecord
 from ._watch import Watch
+from .ways import delete_session
 
 if TYPE_CHECKING:
     from ._context import Context
@@ -124,7 +125,7 @@ class Directory:
             return known
         await self._ready.wait()
         if agent_id != LAST:
-            await complete(self._context, await entries_of(self._context))  # it may have been made by another process
+            await complete(self._context)  # it may have been made by another process
         records = await self._book.list()
         if agent_id == LAST:
             found = [record for record in records if record.archived_at is None and not record.internal]
@@ -142,7 +143,8 @@ class Directory:
             agent_id = (await self.find(check_id(agent_id))).record.id
             shown = [agent_id]
         else:
-            shown = [snapshot.record.id for snapshot in await self.list(archived=True)]
+            await self._ready.wait()
+            shown = [record.id for record in await self._book.list() if not record.internal]
 
         def current() -> Sequence[AgentSnapshot]:
             records = (self._book.get(id_) for id_ in shown)
@@ -214,8 +216,7 @@ class Directory:
         except UnreadableRecord as error:
             if error.newer:
                 raise
-            with suppress(SessionNotFound):
-                await self._context.host.sessions.store.delete(agent_id)
+            await delete_session(self._context.host.sessions.store, agent_id)
             await self._book.remove(agent_id)
             return Cascade(results={agent_id: None})
         return await self._ways.delete(record.id)

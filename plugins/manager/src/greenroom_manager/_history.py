@@ -34,7 +34,7 @@ from greenroom.providers import (
 )
 from greenroom.sessions import SessionExists
 
-from ._boot import complete, entries_of
+from ._boot import complete
 from ._context import text_of
 
 if TYPE_CHECKING:
@@ -200,11 +200,12 @@ class History:
     async def _known(self) -> Mapping[tuple[str, str], str]:
         """The native conversations that agents have, whoever drives them: (family, native id) -> agent."""
         context = self._context
-        await context.book.list()
-        await complete(context, await entries_of(context))
+        records = await context.book.list()
+        if await complete(context):
+            records = await context.book.list()
         known = {
             (self._family(record.provider), record.native.native_id): record.id
-            for record in await context.book.list()
+            for record in records
             if record.native is not None
         }
         for agent in context.host.agents.list():

@@ -64,11 +64,7 @@ def list_item(snapshot: AgentSnapshot) -> JsonObject:
         "live": snapshot.live,
         "available": snapshot.available,
         "archived": record.archived_at is not None,
-        "attention": record.unread.reason
-        if record.unread is not None
-        else "permission"
-        if snapshot.questions
-        else None,
+        "attention": _attention(snapshot),
         "updated_at": iso(record.updated_at),
     }
 

@@ -158,13 +158,14 @@ class RecordBook:
         page = self._page(record.id)
         async with page.lock:
             new = msgspec.structs.replace(record, updated_at=self.now() if at is None else at)
+            value = encode(new)
             try:
                 with anyio.CancelScope(shield=True):
-                    revision = await self._table().put(record.id, encode(new), expect=0)
+                    revision = await self._table().put(record.id, value, expect=0)
             except RecordConflict as error:
                 raise AgentExists(f"agent {record.id} has a record already") from error
             page.gone = False
-            self._stored(page, Record(record.id, encode(new), revision), new, 0)
+            self._stored(page, Record(record.id, value, revision), new, 0)
         return new
 
     def stage(self, agent_id: str, change: Change, *, new: AgentRecord | None = None) -> AgentRecord | None:

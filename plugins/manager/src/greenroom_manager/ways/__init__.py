@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from greenroom.agents import Agent, AgentError, AgentOptions, AgentSnapshot, AgentSpec, Cascade, Purpose, Setup
 
 from ._cascades import Cascades
-from ._create import Creating
+from ._checks import clean_model
+from ._create import Creating, delete_session
 from ._holdings import Holdings
 from ._leave import Leaving
 from ._marks import NAMESPACE, Marks
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 
     from greenroom_manager._context import Context
 
-__all__ = ["BOUND", "Ways"]
+__all__ = ["BOUND", "Ways", "clean_model", "delete_session"]
+
+T = TypeVar("T")
 
 
 class Ways:
@@ -69,22 +72,18 @@ class Ways:
     async def close(self, agent_id: str) -> None:
         """See `AgentDirectory.close`."""
         await self._apart(agent_id, partial(self._leaving.close, agent_id))
-        await self._leaving.close(agent_id)
 
     async def reload(self, agent_id: str, *, rehydrate: bool = False) -> Agent:
         """See `AgentDirectory.reload`."""
-        await self._apart(agent_id, partial(self._reloading.reload, agent_id, rehydrate=rehydrate))
-        return await self._reloading.reload(agent_id, rehydrate=rehydrate)
+        return await self._apart(agent_id, partial(self._reloading.reload, agent_id, rehydrate=rehydrate))
 
     async def archive(self, agent_id: str) -> Cascade:
         """See `AgentDirectory.archive`."""
-        await self._apart(agent_id, partial(self._cascades.begin, "archive", agent_id))
-        return await self._cascades.begin("archive", agent_id)
+        return await self._apart(agent_id, partial(self._cascades.begin, "archive", agent_id))
 
     async def delete(self, agent_id: str) -> Cascade:
         """See `AgentDirectory.delete`."""
-        await self._apart(agent_id, partial(self._cascades.begin, "delete", agent_id))
-        return await self._cascades.begin("delete", agent_id)
+        return await self._apart(agent_id, partial(self._cascades.begin, "delete", agent_id))
 
     async def unarchive(self, agent_id: str) -> AgentSnapshot:
         """See `AgentDirectory.unarchive`."""
@@ -94,20 +93,20 @@ class Ways:
         """See `AgentDirectory.detach`."""
         return await self._leaving.detach(agent_id)
 
-    async def _apart(self, agent_id: str, do: Callable[[], Awaitable[object]]) -> None:
-        """Let what the agent asks for itself happen behind it: what ends it cannot be waited for in its own chain.
+    async def _apart(self, agent_id: str, do: Callable[[], Awaitable[T]]) -> T:
+        """Do it; behind the agent if it asks for itself, since its end cannot be waited for in its own chain.
 
         Raises:
             AgentError: that is so; it was requested.
         """
         if not self.holdings.calls_itself(agent_id):
-            return
+            return await do()
 
         async def go_on() -> None:
             try:
                 await do()
             except Exception as error:  # noqa: BLE001 - nobody waits for it
-                self._context.report("way_failed", f"{type(error).__name__}: {error}", agent_id=agent_id)
+                self._context.failed("way_failed", error, agent_id)
 
         self._context.scope.spawn(go_on, name=f"way of agent {agent_id}")
         raise AgentError(f"agent {agent_id} cannot wait for its own end; it has been requested")

@@ -35,10 +35,8 @@ class Cascades:
         self._leaving: Final = leaving
         self._marks: Final = marks
         self._bound: Final = bound
-        self.lanes: Final = Lanes(holdings.context.scope, self._unheard)
-
-    def _unheard(self, root: str, error: BaseException) -> None:
-        self._holdings.context.report("cascade_failed", f"{type(error).__name__}: {error}", agent_id=root)
+        context = holdings.context
+        self.lanes: Final = Lanes(context.scope, lambda root, error: context.failed("cascade_failed", error, root))
 
     async def begin(self, way: Way, root: str) -> Cascade:
         """Do it to `root` and everybody below it. Cancelled: it goes on.

@@ -24,11 +24,8 @@ class Holdings:
 
     def __init__(self, context: Context) -> None:
         self.context: Final = context
-        self.lanes: Final = Lanes(context.scope, self._unheard)
+        self.lanes: Final = Lanes(context.scope, lambda agent_id, error: context.failed("way_failed", error, agent_id))
         self._handles: Final[dict[str, AgentHandle]] = {}
-
-    def _unheard(self, agent_id: str, error: BaseException) -> None:
-        self.context.report("way_failed", f"{type(error).__name__}: {error}", agent_id=agent_id)
 
     def __len__(self) -> int:
         """How many handles there are."""

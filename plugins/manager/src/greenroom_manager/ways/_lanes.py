@@ -82,7 +82,7 @@ class Lanes:
             self._scope.spawn(self._drive, agent_id, lane, name=f"ways of agent {agent_id}")
         except ScopeClosed as error:
             del self._lanes[agent_id]
-            raise AgentClosed("the host is shutting down") from error
+            raise closing() from error
         return added
 
     async def _drive(self, agent_id: str, lane: deque[_Job[object]]) -> None:

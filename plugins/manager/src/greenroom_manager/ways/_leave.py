@@ -58,9 +58,7 @@ class Leaving:
         try:
             await self._mirror(record, lambda provider, handle: provider.archive_native(handle))
         except Exception as error:  # noqa: BLE001 - the provider's code; ours is archived, whatever it says
-            self._holdings.context.report(
-                "not_archived_natively", f"{type(error).__name__}: {error}", agent_id=agent_id
-            )
+            self._holdings.context.failed("not_archived_natively", error, agent_id)
         return True
 
     async def delete(self, agent_id: str, belongs: Callable[[], bool]) -> bool:

@@ -81,7 +81,7 @@ class Opening:
         try:
             await agent.hydrate()
         except Exception as error:  # noqa: BLE001 - the provider's code; the agent is open without it
-            self._holdings.context.report("not_hydrated", f"{type(error).__name__}: {error}", agent_id=agent.id)
+            self._holdings.context.failed("not_hydrated", error, agent.id)
 
 
 def _check_purpose(record: AgentRecord, purpose: Purpose) -> None:
