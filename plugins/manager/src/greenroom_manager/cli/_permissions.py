@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable, Callable
-
 import click
 
 from greenroom.cli import CliState
+from greenroom_manager.cli import _frame
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_agent = click.argument("agent", metavar="ID|last")
 _question = click.argument("question", required=False)
 _action = click.option("--action", metavar="NAME", help="The action of the question that is meant, by its name.")
 
@@ -26,22 +22,22 @@ def permissions() -> None:
 
 @permissions.command("list", epilog="Example: greenroom permissions list --json")
 @click.argument("agent", metavar="[ID|last]", required=False)
-@_json
+@_frame.as_json
 @click.pass_obj
 def list_(state: CliState, *, agent: str | None, as_json: bool) -> None:
     """List the questions that wait for an answer, of one agent or of all."""
     from ._answers import list_questions
 
-    _run(list_questions, state, agent, as_json)
+    _frame.run(list_questions, state, agent, as_json)
 
 
 @permissions.command(epilog="Example: greenroom permissions allow last")
-@_agent
+@_frame.agent
 @_question
 @_action
 @click.option("--input", "given", metavar="JSON", help="The input that is allowed, in place of the one that was asked.")
 @click.option("--answer", "answers", metavar="NAME=TEXT", multiple=True, help="An answer to a question in it.")
-@_json
+@_frame.as_json
 @click.pass_obj
 def allow(
     state: CliState,
@@ -56,16 +52,18 @@ def allow(
     """Allow what an agent asks for."""
     from ._answers import Answer, give, input_of
 
-    _run(give, state, agent, question, Answer("allow", action=action, updated_input=input_of(given, answers)), as_json)
+    _frame.run(
+        give, state, agent, question, Answer("allow", action=action, updated_input=input_of(given, answers)), as_json
+    )
 
 
 @permissions.command(epilog='Example: greenroom permissions deny last --message "use the test database"')
-@_agent
+@_frame.agent
 @_question
 @_action
 @click.option("--message", metavar="TEXT", help="Why; the model reads it.")
 @click.option("--interrupt", is_flag=True, help="End the turn as well.")
-@_json
+@_frame.as_json
 @click.pass_obj
 def deny(
     state: CliState,
@@ -80,14 +78,6 @@ def deny(
     """Deny what an agent asks for."""
     from ._answers import Answer, give
 
-    _run(give, state, agent, question, Answer("deny", action=action, message=message, interrupt=interrupt), as_json)
-
-
-def _run(command: Callable[..., Awaitable[int]], *arguments: object) -> None:
-    """Run a command on its own loop; it returns the exit status."""
-    import anyio
-
-    try:
-        sys.exit(anyio.run(command, *arguments))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    _frame.run(
+        give, state, agent, question, Answer("deny", action=action, message=message, interrupt=interrupt), as_json
+    )
