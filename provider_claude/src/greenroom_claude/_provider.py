@@ -174,8 +174,8 @@ class ClaudeProvider(Provider):
         return "\n".join([*told, "environment:", *(f"  {name}={value}" for name, value in describe(env).items())])
 
     def _env(self, marker: Mapping[str, str]) -> dict[str, str]:
-        env = launch_environment(self._environ, marker={}, passed=self._settings.environment)
-        return {**env, **self._launch.env, **marker}
+        added = {**self._launch.env, **marker}
+        return launch_environment(self._environ, marker=added, passed=self._settings.environment)
 
     def _setting(self, cwd: Path, marker: Mapping[str, str]) -> Setting:
         env, launch = self._env(marker), self._launch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from greenroom.agents._agent import Agent, AgentScope, Prompt, agent_of, message_of
-from greenroom.agents._agents import AgentHandle, Agents, FactorySlot, ScopedAgents
+from greenroom.agents._agents import SETUP_LABEL, AgentHandle, Agents, FactorySlot, ScopedAgents
 from greenroom.agents._consumed import ConsumedWork, consumed_work
 from greenroom.agents._directory import (
     PARENT_LABEL,
@@ -82,6 +82,7 @@ from greenroom.agents._stream import RunResult, TurnStream
 
 __all__ = [
     "PARENT_LABEL",
+    "SETUP_LABEL",
     "STATE_NAMES",
     "Abort",
     "Agent",

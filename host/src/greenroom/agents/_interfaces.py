@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVa
 
 import anyio
 
-from greenroom.errors import GreenroomError
 from greenroom.providers import Mode, PermissionRequest, PermissionResponse
 from greenroom.sessions import Event, Message
 from greenroom.sessions.vocabulary import Target
@@ -228,7 +227,3 @@ class AgentFactory(Protocol):
         Raises:
             GreenroomError: the options cannot be met, for instance an unknown provider; the creation fails.
         """
-
-
-class NotDriven(GreenroomError):
-    """Raised by a driver for an operation that it does not have."""

@@ -90,12 +90,17 @@ def survey(state: CliState) -> Survey:
     return Survey(rows, warnings, _missing(state.data_directory), last)
 
 
-def order_warnings(settings: Settings, found: Sequence[Candidate]) -> list[str]:
-    """Return what a host would say of the names in `[hooks.order]`, or pass over."""
+def order_warnings(settings: Settings, found: Sequence[Candidate] | None = None) -> list[str]:
+    """Return what a host would say of the names in `[hooks.order]`, or pass over.
+
+    Args:
+        found: all plugins; by default they are looked for, unless nothing is ordered, as in most settings.
+    """
     if not settings.hook_order:
         return []
-    from greenroom import hookspecs  # most settings order nothing
+    from greenroom import hookspecs
 
+    found = candidates(settings) if found is None else found
     hooks = [name for name, value in vars(hookspecs).items() if hasattr(value, hookspecs.SPEC_ATTRIBUTE)]
     plugins = [name for candidate in found for name in (candidate.id, candidate.name)]
     said = []

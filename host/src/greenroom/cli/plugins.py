@@ -233,10 +233,9 @@ def new(name: str, into: Path) -> None:
 def check(state: CliState, name: str | None, timeout: float, *, json_: bool) -> None:
     """Load plugins in a process of their own and say how it went; the exit status is 1 if one failed."""
     from greenroom.cli._check import check_plugins
-    from greenroom.cli._survey import candidates, order_warnings
+    from greenroom.cli._survey import order_warnings
 
-    settings = state.settings()
-    warn(order_warnings(settings, candidates(settings)))
+    warn(order_warnings(state.settings()))
     results = check_plugins(state, name, timeout)
     if json_:
         emit_json({"plugins": results})

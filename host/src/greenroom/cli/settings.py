@@ -43,9 +43,9 @@ def show(state: CliState, *, as_json: bool) -> None:
     found = state.settings()
     rows = [(_dotted(row.key), _shown(row.key, row.value), row.origin) for row in effective(found)]
     if found.hook_order:
-        from greenroom.cli._survey import candidates, order_warnings
+        from greenroom.cli._survey import order_warnings
 
-        warn(order_warnings(found, candidates(found)))
+        warn(order_warnings(found))
     if as_json:
         emit_json([{"key": key, "value": value, "origin": origin} for key, value, origin in rows])
     else:

@@ -8,13 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from greenroom.agents import Agent, AgentOptions, AgentRecord, AgentSettings
+from greenroom.agents import SETUP_LABEL, Agent, AgentOptions, AgentRecord, AgentSettings
 from greenroom.providers import Handle, RuntimeInfo, finite_usage
 from greenroom.sessions import Event, SessionEntry, SessionStore
 from greenroom.sessions.vocabulary import AgentConfig
-
-SETUP_LABEL: Final = "greenroom.setup"
-"""The host's label of a session whose agent was composed by a `setup`; a record says `had_setup` instead."""
 
 changed = msgspec.structs.replace
 
@@ -46,7 +43,7 @@ def _config(record: AgentRecord, event: Event, asked: bool) -> AgentRecord:  # n
 
 
 def _named(record: AgentRecord, data: AgentConfig) -> AgentRecord:
-    """Title and labels; one that is None goes."""
+    """Title and labels; one that is None goes, and that of a `setup` is `had_setup` in a record."""
     if data.title is not None:
         record = changed(record, title=data.title or None)
     if data.labels:

@@ -33,7 +33,6 @@ class Tail:
         self.start = start
         self._keep = keep
         self.patches = {row: list(facts) for row, facts in patches.items()}
-        self._roles = roles
         self._projector = Projector()
         self._by_row: dict[int, Single] = {}
         for event in events:
