@@ -14,7 +14,6 @@ from greenroom.providers import PermissionAllow, PermissionDeny, PermissionReque
 
 from ._transcript import clean
 
-YES = frozenset({"y", "yes"})
 NOBODY = "nobody can be asked: the agent runs without a terminal"
 
 
@@ -29,22 +28,35 @@ async def decide(
         ask: whether a person may be asked.
         policy: what answers otherwise; None denies.
     """
-    what = clean(request.title or request.description or request.name)
     if not ask or not interactive():
         response = policy.answer(request) if policy is not None else PermissionDeny(message=NOBODY)
         word = "allowed" if isinstance(response, PermissionAllow) else "denied"
-        click.secho(f"{word} without asking: {what} (there is no terminal)", fg="yellow", err=True)
+        click.secho(f"{word} without asking: {_what(request)} (there is no terminal)", fg="yellow", err=True)
         return response, "policy"
     sys.stdout.flush()
-    click.secho(f"allow {what}? [y/N] ", fg="yellow", nl=False, err=True)
+    show(request)
     try:
         answer = await _line()
     except anyio.get_cancelled_exc_class():
         click.echo(err=True)
         raise
-    if answer.strip().lower() in YES:
-        return PermissionAllow(), "user"
-    return PermissionDeny(message="the user said no"), "user"
+    return answer_of(answer), "user"
+
+
+def show(request: PermissionRequest) -> None:
+    """Put a question on the terminal."""
+    click.secho(f"allow {_what(request)}? [y/N] ", fg="yellow", nl=False, err=True)
+
+
+def answer_of(line: str) -> PermissionResponse:
+    """What the person has typed as an answer; everything but a yes is a no."""
+    if line.strip().lower() in ("y", "yes"):
+        return PermissionAllow()
+    return PermissionDeny(message="the user said no")
+
+
+def _what(request: PermissionRequest) -> str:
+    return clean(request.title or request.description or request.name)
 
 
 async def _line() -> str:

@@ -17,13 +17,13 @@ from anyio.abc import TaskGroup
 from greenroom.agents import Agent, AgentOptions, HostGone
 from greenroom.cli import CliState
 from greenroom.errors import GreenroomError
-from greenroom.providers import PermissionAllow, PermissionDeny, PermissionRequest, PermissionResponse
+from greenroom.providers import PermissionRequest, PermissionResponse
 from greenroom.sessions import Event
 
-from ._ask import YES
+from ._ask import answer_of, show
 from ._remote import owner_of
 from ._run import LAST, newest, opened
-from ._transcript import Transcript, clean
+from ._transcript import Transcript
 
 RECENT: Final = 200
 """Events that are shown of what was before: a screen or two."""
@@ -163,9 +163,8 @@ class _Attached:
         """Show the oldest open question, once."""
         first = next(iter(self._open.values()), None)
         if first is not None and first.id != self._shown:
-            what = clean(first.title or first.description or first.name)
             self._transcript.finish()
-            click.secho(f"allow {what}? [y/N] ", fg="yellow", nl=False, err=True)
+            show(first)
         self._shown = first.id if first is not None else None
 
     async def _type(self, tasks: TaskGroup) -> None:
@@ -177,11 +176,8 @@ class _Attached:
         self._leave(tasks)
 
     async def _answer(self, request_id: str, line: str) -> None:
-        yes = line.strip().lower() in YES
         try:
-            await self._seat.respond(
-                request_id, PermissionAllow() if yes else PermissionDeny(message="the user said no")
-            )
+            await self._seat.respond(request_id, answer_of(line))
         except HostGone:
             raise
         except GreenroomError as error:

@@ -90,11 +90,8 @@ async def _begin(host: Host, order: Order, session_id: str) -> int:
             return await RemoteRun(remote, order.prompt or CONTINUE, as_json=order.as_json, policy=policy).go()
     spec = AgentSpec(id=session_id, cwd=cwd, options=AgentOptions(provider=provider, model=order.model))
     agent, end = await _create(host, spec)
-    try:
+    async with _closed_by(end):
         return await _Run(agent, order, host.service(HeadlessPolicy)).go()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await end()
 
 
 @asynccontextmanager
@@ -108,8 +105,15 @@ async def opened(host: Host, session_id: str, options: AgentOptions) -> AsyncIte
     else:
         handle = await host.agents.resume(session_id, options, owner=host.scope)
         agent, end = handle.agent, handle.dispose
-    try:
+    async with _closed_by(end):
         yield agent
+
+
+@asynccontextmanager
+async def _closed_by(end: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
+    """End the agent behind what is done with it, also if that is cancelled."""
+    try:
+        yield
     finally:
         with anyio.CancelScope(shield=True):
             await end()
@@ -120,7 +124,7 @@ async def _create(host: Host, spec: AgentSpec) -> tuple[Agent, Callable[[], Awai
     directory = host.service(AgentDirectory)
     if directory is not None:
         agent = await directory.create(spec)
-        return agent, lambda: directory.close(agent.id)
+        return agent, partial(directory.close, agent.id)
     handle = await host.agents.create(spec, owner=host.scope)
     return handle.agent, handle.dispose
 
