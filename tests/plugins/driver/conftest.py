@@ -10,7 +10,7 @@ import pytest
 import greenroom_driver
 from greenroom import Host, load_settings
 from greenroom.agents import Initializing
-from greenroom_testing import ScriptedPlugin, ScriptedProvider
+from greenroom_testing import ScriptedPlugin, ScriptedProvider, accept
 
 from .rig import Rig
 
@@ -40,3 +40,12 @@ async def rig(host, provider) -> Rig:
     await made.create()
     await made.until(lambda: not isinstance(made.agent.state, Initializing))
     return made
+
+
+@pytest.fixture
+async def turn(rig) -> str:
+    """A turn that was accepted and says nothing by itself."""
+    rig.provider.starting = accept
+    rig.agent.followup("go")
+    await rig.logged("turn/accepted")
+    return rig.session.turn

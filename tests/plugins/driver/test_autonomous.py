@@ -30,14 +30,6 @@ def say(text: str, turn: str | None = None) -> TextDelta:
     return TextDelta(text=text, message_id="m", turn_id=turn)
 
 
-@pytest.fixture
-async def turn(rig) -> str:
-    rig.provider.starting = accept
-    rig.agent.followup("go")
-    await rig.logged("turn/accepted")
-    return rig.session.turn
-
-
 @pytest.mark.behaviour("P-134")
 async def test_events_without_a_run_make_the_agent_run_and_rest_and_are_logged(rig):
     rig.session.emit(TurnStarted(turn_id="own"), say("a", "own"))

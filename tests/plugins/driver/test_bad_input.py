@@ -38,14 +38,6 @@ def anyio_backend(request):
     return request.param
 
 
-@pytest.fixture
-async def turn(rig) -> str:
-    rig.provider.starting = accept
-    rig.agent.followup("go")
-    await rig.logged("turn/accepted")
-    return rig.session.turn
-
-
 async def end(rig) -> None:
     rig.session.end()
     await rig.agent.when_idle()

@@ -49,14 +49,6 @@ async def listener(rig) -> Listener:
     return made
 
 
-@pytest.fixture
-async def turn(rig) -> str:
-    rig.provider.starting = accept
-    rig.agent.followup("go")
-    await rig.logged("turn/accepted")
-    return rig.session.turn
-
-
 def entered(rig) -> list[str]:
     return [e.data.message.content[0].text for e in rig.of("user/message", "context/message", "steering/message")]
 

@@ -18,7 +18,7 @@ from greenroom.providers import (
     TurnFailed,
     TurnStarted,
 )
-from greenroom_testing import accept, acknowledge, answer, hang
+from greenroom_testing import acknowledge, answer, hang
 
 from .jumping import JUMPING
 
@@ -28,15 +28,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(scope="module", params=[JUMPING], ids=["trio"])
 def anyio_backend(request):
     return request.param
-
-
-@pytest.fixture
-async def turn(rig) -> str:
-    """A turn that was accepted and goes on."""
-    rig.provider.starting = accept
-    rig.agent.followup("go")
-    await rig.logged("turn/accepted")
-    return rig.session.turn
 
 
 async def refuse(_session) -> Interrupted:

@@ -36,15 +36,6 @@ def driver_plugin():
     return plain_driver()
 
 
-@pytest.fixture
-async def turn(rig) -> str:
-    """A turn that was accepted and says nothing by itself."""
-    rig.provider.starting = accept
-    rig.agent.followup("go")
-    await rig.logged("turn/accepted")
-    return rig.session.turn
-
-
 def thought(text: str, turn: str) -> ReasoningDelta:
     return ReasoningDelta(text=text, message_id="r", turn_id=turn)
 

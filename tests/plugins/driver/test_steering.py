@@ -16,7 +16,7 @@ from greenroom.providers import (
     TurnStarted,
     UserEcho,
 )
-from greenroom_testing import EVERYTHING, accept, answer
+from greenroom_testing import EVERYTHING, answer
 
 from .jumping import JUMPING
 
@@ -26,14 +26,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(scope="module", params=[JUMPING], ids=["trio"])
 def anyio_backend(request):
     return request.param
-
-
-@pytest.fixture
-async def turn(rig) -> str:
-    rig.provider.starting = accept
-    rig.agent.followup("go")
-    await rig.logged("turn/accepted")
-    return rig.session.turn
 
 
 async def unavailable(_session, _message) -> Steered:

@@ -11,6 +11,8 @@ from greenroom.providers import RuntimeInfo
 from greenroom_manager import ManagerPlugin
 from greenroom_testing import ScriptedPlugin, ScriptedProvider
 
+from .house import house
+
 
 @pytest.fixture
 async def provider(anyio_backend):
@@ -30,3 +32,9 @@ async def host(provider):
 @pytest.fixture
 async def directory(host):
     return host.service(AgentDirectory)
+
+
+@pytest.fixture
+async def home(anyio_backend):
+    async with house() as made:
+        yield made

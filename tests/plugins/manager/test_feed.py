@@ -10,15 +10,7 @@ import pytest
 from greenroom.agents import AgentChange, AgentNotFound, AgentRecord, AgentSnapshot, Closed, Resting
 from greenroom_manager._feed import Subscription
 
-from .house import house
-
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def home(anyio_backend):
-    async with house() as made:
-        yield made
 
 
 async def take(changes, count):

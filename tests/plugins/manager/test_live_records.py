@@ -17,12 +17,6 @@ from .house import Gate, house
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def home(anyio_backend):
-    async with house() as made:
-        yield made
-
-
 async def on_disk(home, agent_id):
     """The record as another process reads it."""
     return decode(agent_id, (await MemoryStore(home.medium).records(NAMESPACE).get(agent_id)).value)

@@ -10,15 +10,7 @@ from greenroom_manager._records import NAMESPACE
 from greenroom_manager._row import decode
 from greenroom_testing import accept
 
-from .house import house
-
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def home(anyio_backend):
-    async with house() as made:
-        yield made
 
 
 def states(seen) -> list[str]:

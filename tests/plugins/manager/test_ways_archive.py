@@ -27,12 +27,6 @@ from .house import JUMPING, Fails, Gate, house
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def home(anyio_backend):
-    async with house() as made:
-        yield made
-
-
 async def working(home, agent_id="a", **fields):
     """A live agent that has worked, so that its provider knows it."""
     agent = await home.create(agent_id, title=agent_id, **fields)

@@ -16,12 +16,6 @@ from .house import Fails, Gate, house
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def home(anyio_backend):
-    async with house() as made:
-        yield made
-
-
 def heals(home) -> None:
     home.provider.closing = ScriptedProvider().closing
 

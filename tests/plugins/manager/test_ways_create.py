@@ -27,12 +27,6 @@ from .house import Gate, house
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def home(anyio_backend):
-    async with house() as made:
-        yield made
-
-
 async def nothing_was_made(home) -> None:
     assert home.provider.opened == []
     assert list(await home.directory.list(archived=True, internal=True)) == []

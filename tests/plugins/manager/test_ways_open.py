@@ -37,12 +37,6 @@ from .house import JUMPING, Fails, Gate, house
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def home(anyio_backend):
-    async with house() as made:
-        yield made
-
-
 async def stored(home, agent_id="a", **fields) -> None:
     """An agent that has worked and was closed."""
     agent = await home.create(agent_id, **{"title": "A", **fields})

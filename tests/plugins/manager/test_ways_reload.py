@@ -32,12 +32,6 @@ from .house import JUMPING, Fails, Gate, house
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def home(anyio_backend):
-    async with house() as made:
-        yield made
-
-
 def heal(home) -> None:
     fresh = ScriptedProvider()
     home.provider.opening, home.provider.closing = fresh.opening, fresh.closing
