@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from greenroom import hookimpl
-from greenroom.agents import AgentBusy, AgentError, Failed, Resting, Running, TurnFailed
+from greenroom.agents import AgentBusy, AgentError, Failed, Resting, Running, TurnFailed, follow_log
 from greenroom.providers import (
     Capability,
     Notice,
@@ -373,6 +373,32 @@ async def test_leaving_a_stream_early_cancels_the_turn_if_asked(rig):
                 break
     await rig.agent.when_idle()
     assert rig.reasons() == ["aborted"]
+
+
+async def test_following_a_log_gives_each_event_once_also_the_last_ones_and_ends_with_the_agent(rig):
+    await rig.agent.run("go")
+    seen = []
+
+    async def follow() -> None:
+        async for events in follow_log(rig.agent, 1):
+            seen.extend(event.seq for event in events)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow)
+        await anyio.wait_all_tasks_blocked()
+        await rig.agent.run("again")
+        await rig.handle.dispose()
+    assert seen == list(range(1, len(rig.agent.session)))
+
+
+async def test_leaving_a_log_early_leaves_nothing_behind(rig):
+    await rig.agent.run("go")
+    before = rig.agent.session._observers
+    async with contextlib.aclosing(follow_log(rig.agent, 0)) as pages:
+        async for _events in pages:
+            break
+    assert rig.agent.session._observers == before
+    assert rig.agent._farewell == set()
 
 
 @pytest.mark.behaviour("P-130")

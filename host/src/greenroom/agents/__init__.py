@@ -78,7 +78,7 @@ from greenroom.agents._states import (
     Resting,
     Running,
 )
-from greenroom.agents._stream import RunResult, TurnStream
+from greenroom.agents._stream import RunResult, TurnStream, follow_log
 
 __all__ = [
     "PARENT_LABEL",
@@ -157,6 +157,7 @@ __all__ = [
     "consumed_work",
     "current_initiator",
     "end_processes",
+    "follow_log",
     "message_of",
     "process_started",
     "require_initiator",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 
@@ -19,6 +19,31 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from greenroom.agents._agent import Agent
+
+
+PAGE: Final = 500
+"""Events that a follower is given at a time: a few milliseconds of work."""
+
+
+async def follow_log(agent: Agent, seq: int) -> AsyncGenerator[Sequence[Event]]:
+    """The events of an agent's session from `seq` on, in pages, as they come, until the agent has left.
+
+    Close the generator (`contextlib.aclosing`) when leaving early. Cancelled: nothing was taken.
+    """
+    session = agent.session
+    while True:
+        news = anyio.Event()
+        undo = session.observe(lambda _event: news.set())  # noqa: B023 - it is taken back before the next round
+        try:
+            with agent.closing(news):
+                while events := await session.events(seq, seq + PAGE):
+                    yield events
+                    seq = events[-1].seq + 1
+                if agent.gone or not session.live:
+                    return
+                await news.wait()
+        finally:
+            undo()
 
 
 @dataclass(frozen=True, slots=True)

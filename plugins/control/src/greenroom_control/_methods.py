@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import aclosing
 from typing import Final, Literal
 
 import anyio
@@ -16,9 +17,10 @@ from greenroom.agents import (
     ClientReport,
     Presence,
     TurnStream,
+    follow_log,
     message_of,
 )
-from greenroom.sessions import Message, Session, event_to_json
+from greenroom.sessions import Message, event_to_json
 from greenroom.sessions.vocabulary import Reason, Target
 from greenroom.timeline import DEFAULT_LIMIT, Cursor, Direction, Page, View
 
@@ -176,7 +178,7 @@ async def _events(call: Call[Events]) -> None:
         await _stored(call, session_id, length)
     else:
         call.opened({"agent": session_id, "next": len(session)})
-        await _live(call, session, agent)
+        await _live(call, agent)
 
 
 async def _stored(call: Call[Events], session_id: str, length: int) -> None:
@@ -187,24 +189,14 @@ async def _stored(call: Call[Events], session_id: str, length: int) -> None:
         seq = events[-1].seq + 1
 
 
-async def _live(call: Call[Events], session: Session, agent: Agent) -> None:
+async def _live(call: Call[Events], agent: Agent) -> None:
     """Follow the log until the agent has left."""
-    seq = len(session) if call.params.seq is None else max(call.params.seq, 0)
-    while True:
-        news = anyio.Event()
-        undo = session.observe(lambda _event: news.set())  # noqa: B023 - it is taken back before the next round
-        try:
-            with agent.closing(news):
-                while events := await session.events(seq, seq + EVENTS):
-                    for event in events:
-                        await call.update(event_to_json(event))
-                    seq = events[-1].seq + 1
-                    await anyio.lowlevel.checkpoint()
-                if agent.gone or not session.live:
-                    return
-                await news.wait()
-        finally:
-            undo()
+    seq = len(agent.session) if call.params.seq is None else max(call.params.seq, 0)
+    async with aclosing(follow_log(agent, seq)) as pages:
+        async for events in pages:
+            for event in events:
+                await call.update(event_to_json(event))
+            await anyio.lowlevel.checkpoint()
 
 
 def _message(text: str | None, message: Message | None) -> Message | None:

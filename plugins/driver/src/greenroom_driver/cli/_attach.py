@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Final, Protocol
 
 import anyio
@@ -14,7 +14,7 @@ import anyio.lowlevel
 import click
 from anyio.abc import TaskGroup
 
-from greenroom.agents import Agent, AgentOptions, HostGone
+from greenroom.agents import Agent, AgentOptions, HostGone, follow_log
 from greenroom.cli import CliState
 from greenroom.errors import GreenroomError
 from greenroom.providers import PermissionRequest, PermissionResponse
@@ -50,22 +50,8 @@ class LocalAgent:
     @asynccontextmanager
     async def events(self, seq: int | None = None) -> AsyncIterator[AsyncIterator[Event]]:
         """Follow the log."""
-        yield self._events(len(self._agent.session) if seq is None else seq)
-
-    async def _events(self, seq: int) -> AsyncIterator[Event]:
-        session = self._agent.session
-        while session.live and not self._agent.gone:
-            news = anyio.Event()
-            undo = session.observe(lambda _event: news.set())  # noqa: B023 - it is taken back before the next round
-            try:
-                with self._agent.closing(news):
-                    for event in await session.events(seq):
-                        yield event
-                        seq = event.seq + 1
-                    if len(session) == seq:
-                        await news.wait()
-            finally:
-                undo()
+        async with aclosing(follow_log(self._agent, len(self._agent.session) if seq is None else seq)) as pages:
+            yield (event async for events in pages for event in events)
 
     async def questions(self) -> list[PermissionRequest]:
         """The questions that wait."""
