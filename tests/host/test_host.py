@@ -16,6 +16,7 @@ from trio.testing import MockClock
 
 from greenroom import Host, hookimpl, load_settings
 from greenroom.errors import GreenroomError, NameTaken, PluginError
+from greenroom.sessions import Medium, MemoryStore
 from greenroom_testing import Footprint
 
 pytestmark = pytest.mark.anyio
@@ -401,6 +402,36 @@ async def test_leaving_the_host_unloads_in_reverse_order(anyio_backend):
     async with Host(discovery=False, plugins={"a": plugin("a"), "b": plugin("b")}):
         pass
     assert undone == ["b", "a"]
+
+
+class Keeper:
+    """Brings a store and adds nothing by itself, as the plugin of a durable one does."""
+
+    def __init__(self):
+        self.store = MemoryStore(Medium())
+
+    @hookimpl
+    def session_store(self):
+        return self.store
+
+
+async def test_what_only_brings_something_leaves_after_everybody_who_uses_it(anyio_backend):
+    keeper = Keeper()
+    seen = []
+
+    class Using:
+        @hookimpl
+        def activate(self, scope):
+            async def last_look() -> None:
+                seen.append((scope.host.plugin("keeper").state, list(await scope.host.sessions.store.list())))
+
+            scope.undo(last_look, label="last look")
+
+    for names in (("keeper", "using"), ("using", "keeper")):
+        made = {"keeper": keeper, "using": Using()}
+        async with Host(load_settings(), discovery=False, plugins={name: made[name] for name in names}):
+            pass
+    assert seen == [("active", []), ("active", [])]
 
 
 async def test_cancelling_the_start_undoes_what_was_loaded(anyio_backend):

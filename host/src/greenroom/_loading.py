@@ -259,7 +259,10 @@ class Plugins:
                 )
 
     def _by_activation(self, plugins: Iterable[Plugin]) -> list[Plugin]:
-        """Return the plugins in the order of their `activate`; those without one keep their place at the end."""
+        """Return the plugins in the order of their `activate`, behind those without one.
+
+        Those only bring something that others use, for instance the store: they come first, so they leave last.
+        """
         by_id = {plugin.record.id: plugin for plugin in plugins}
         impls = [impl for plugin in by_id.values() if plugin.staged and (impl := plugin.staged.impl("activate"))]
         try:
@@ -269,7 +272,8 @@ class Plugins:
             culprit = by_id.pop(error.plugin or "")
             culprit.refused = error
             return [*self._by_activation(by_id.values()), culprit]
-        return [by_id.pop(name) for name in order if name in by_id] + list(by_id.values())
+        active = [by_id.pop(name) for name in order if name in by_id]
+        return [*by_id.values(), *active]
 
     async def _start(self, plugin: Plugin) -> None:
         record, staged = plugin.record, plugin.staged
